@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar, final
+from uuid import uuid4
 
 import httpx2
 from pydantic import BaseModel, TypeAdapter
@@ -24,6 +25,7 @@ from zetadp.app.certificates.signing.keys import PublicKeySet
 from zetadp.app.jobs.calculation import Calculation
 from zetadp.app.jobs.events import Artifact, JobEventRecord
 from zetadp.app.jobs.resources import ArtifactList, ExecutorList, Job, JobPage, JobSubmission, LabelsChange, MeasuresPage
+from zetadp.app.kit.client_errors import AnswerLost, ClientError, RequestRefused, ServiceUnreachable
 from zetadp.app.ledgers.entries import EntryPage, EntryRecord
 from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Spent
 from zetadp.app.ledgers.requests import CommitRequest, ProjectionRequest, ReservationRequest
@@ -35,35 +37,11 @@ from zetadp.app.uploads.client_data import DataCalls
 _Model = TypeVar("_Model", bound=BaseModel)
 
 RECONNECT_SECONDS = 1.0
+PAUSES_SECONDS = (0.5, 1.5)
+"""Before a submission that wasn't answered is sent for the second and the third time."""
 _RECIPES: TypeAdapter[tuple[RecipeEntry, ...]] = TypeAdapter(tuple[RecipeEntry, ...])
 
-
-class ClientError(Exception):
-    """Base of the errors that a call can raise."""
-
-
-class ServiceUnreachable(ClientError):
-    """No answer from the service's address."""
-
-    def __init__(self, address: str, reason: str) -> None:
-        self.address = address
-        super().__init__(f"no service answers at {address}: {reason}")
-
-
-class RequestRefused(ClientError):
-    """The service answered with an error.
-
-    Attributes:
-      status: HTTP status.
-      title: the problem's title.
-      detail: what was expected and what came.
-    """
-
-    def __init__(self, status: int, title: str, detail: str) -> None:
-        self.status = status
-        self.title = title
-        self.detail = detail
-        super().__init__(f"{title} {detail}".strip())
+__all__ = ["AnswerLost", "Client", "ClientError", "RequestRefused", "ServiceUnreachable"]
 
 
 @final
@@ -77,11 +55,12 @@ class Client:
     Attributes:
       data: the calls for your own files and the data sets made from them.
     Raises:
-      ServiceUnreachable, RequestRefused: from every method.
+      ServiceUnreachable, RequestRefused: from every method; AnswerLost, a ServiceUnreachable, once a request was sent.
     """
 
     def __init__(self, address: str, key: str | None = None, timeout_seconds: float = 120.0) -> None:
         self._address = address.rstrip("/")
+        self._timeout_seconds = timeout_seconds
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         self._http = httpx2.Client(base_url=self._address, timeout=timeout_seconds, follow_redirects=False, headers=headers)
         self.data = DataCalls(self._answer)
@@ -127,13 +106,19 @@ class Client:
         return self._post("/v1/calibrations/sweep", request, Sweep)
 
     def calculate(self, calculation: Calculation, idempotency_key: str | None = None) -> Job:
-        """Submit a calculation that takes too long for an immediate answer; ``job`` has its result once it has succeeded."""
-        return self._post("/v1/calculations", calculation, Job, _key(idempotency_key))
+        """Submit a calculation that takes too long for an immediate answer; ``job`` has its result once it has succeeded.
+
+        Sent again as by ``submit``.
+        """
+        return self._submitted("/v1/calculations", calculation.model_dump_json(exclude_none=True), idempotency_key)
 
     def submit(self, submission: JobSubmission, idempotency_key: str | None = None) -> Job:
-        """Submit a training job."""
+        """Submit a training job. Each call has an Idempotency-Key, a fresh one if none is given.
+
+        If the connection breaks or no answer comes, the request is sent again with the same key, so that one call makes one job.
+        """
         # With its nulls: a network may have a field that must be given and may be null.
-        return self._post_text("/v1/jobs", submission.model_dump_json(), Job, _key(idempotency_key))
+        return self._submitted("/v1/jobs", submission.model_dump_json(), idempotency_key)
 
     def recipes(self) -> tuple[RecipeEntry, ...]:
         """Every recipe, with what is proven about it and whether the service has its data set."""
@@ -327,6 +312,21 @@ class Client:
                         raise RequestRefused(401, "The stream was closed.", Closed.model_validate_json(content).reason)
                     yield JobEventRecord.model_validate_json(content)
 
+    def _submitted(self, path: str, text: str, key: str | None) -> Job:
+        key = uuid4().hex if key is None else key
+        pauses, was_lost = iter(PAUSES_SECONDS), False
+        while True:
+            try:
+                return self._post_text(path, text, Job, _key(key))
+            except ServiceUnreachable as failure:
+                was_lost = was_lost or isinstance(failure, AnswerLost)
+                if (pause := next(pauses, None)) is not None:
+                    time.sleep(pause)
+                    continue
+                if was_lost:
+                    raise AnswerLost(failure.address, failure.reason, key) from failure
+                raise
+
     def _get(self, path: str, kind: type[_Model]) -> _Model:
         return kind.model_validate_json(self._checked(self._send("GET", path)).content)
 
@@ -347,8 +347,12 @@ class Client:
     ) -> httpx2.Response:
         try:
             return self._http.request(method, path, content=content, headers=headers)
+        except httpx2.ReadTimeout as error:
+            raise AnswerLost(self._address, f"it took the request, and {self._timeout_seconds:g} s passed") from error
+        except (httpx2.WriteTimeout, httpx2.ReadError, httpx2.WriteError, httpx2.CloseError, httpx2.RemoteProtocolError) as error:
+            raise AnswerLost(self._address, f"the connection broke ({str(error) or type(error).__name__})") from error
         except httpx2.HTTPError as error:
-            raise ServiceUnreachable(self._address, str(error)) from error
+            raise ServiceUnreachable(self._address, str(error) or type(error).__name__) from error
 
     @staticmethod
     def _checked(response: httpx2.Response) -> httpx2.Response:

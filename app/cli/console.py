@@ -14,6 +14,7 @@ from rich.console import Console
 
 from zetadp.app.cli.exits import Exit
 from zetadp.app.client import ClientError, RequestRefused
+from zetadp.app.kit.errors import Unavailable
 from zetadp.app.kit.field_errors import field_errors, summary
 from zetadp.mechanisms.errors import PrivacyError
 
@@ -49,6 +50,8 @@ def clear_errors() -> Generator[None]:
         fail(str(failure), Exit.UNREACHABLE)
     except PrivacyError as failure:
         fail(str(failure), Exit.USAGE)
+    except Unavailable as failure:
+        fail(str(failure), Exit.UNREACHABLE)
     except OSError as failure:
         fail(f"{failure.filename or 'file'}: {failure.strerror or failure}", Exit.USAGE)
 

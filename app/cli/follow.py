@@ -89,7 +89,7 @@ def cancel(job_id: JobId, address: Address = DEFAULT_ADDRESS, key: Key = None, a
 
 def follow_to_end(client: Client, job_id: str) -> Job:
     """Show a job's progress (on stderr) until it ends; returns it then."""
-    with ProgressBar(error, doing="queued") as bar:
+    with ProgressBar(error, doing="preparing") as bar:
         for record in client.events(job_id):
             data = record.data
             if data.event != "state":
@@ -122,5 +122,7 @@ def print_job(job: Job, *, as_json: bool) -> None:
             out.print(f"  mind: {line}", markup=False)
     if job.metrics is not None:
         out.print(metrics_line(job.metrics), markup=False)
+    if job.failure is not None:
+        out.print(f"why: {job.failure}", markup=False)
     if job.certificate is not None:
         out.print(f"certificate {job.certificate}", markup=False)

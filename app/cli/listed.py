@@ -21,6 +21,7 @@ LISTED: dict[str, dict[str, str]] = {
     "processes": {
         "serve": "Run the REST service and print the address of its documentation.",
         "worker": "Run one worker. It trains queued jobs, one at a time, each in its own process.",
+        "launcher": "Run the launcher: it starts a worker for each queued job where its resources are (ZETADP_LAUNCHER).",
         "demo": "Train a small complex network on handwritten digits with differential privacy, end to end, and check its certificate.",
     },
     "recipes": {

@@ -1,4 +1,4 @@
-r"""Jobs and ledgers: a training's whole plan is reserved when it is submitted, and settled by what it released when it ends.
+r"""Jobs and ledgers: a training's whole plan is reserved when it is queued, and settled by what it released when it ends.
 
 An end is an output like any other: that a run diverged at step s reveals something about the releases of s steps. So every executed step
 counts, not only those that were shown. Training writes each step to disk before it reports anything about it, including its end:
@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 from zetadp.accountants.events import Event, Repeated
 from zetadp.accountants.filters import Price
 from zetadp.app.certificates.facts.ledger_entry import LedgerFacts
-from zetadp.app.jobs.document import JOB_DOCUMENT, TrainingDocument
+from zetadp.app.jobs.document import JOB_DOCUMENT, TrainingDocument, is_prepared
 from zetadp.app.jobs.events import JOB_EVENT
 from zetadp.app.ledgers.admission import Priced, commit_in, release_in, reserve_in
 from zetadp.app.ledgers.book import SERVICE
@@ -39,7 +39,7 @@ PART_SECONDS = 2.0
 
 
 def charge_job(session: Session, job: JobRow, priced: Priced) -> None:
-    """Reserve a job's plan, in the transaction that stores the job. Raises as ``reserve_in``."""
+    """Reserve a job's plan, in the transaction that queues the job. Raises as ``reserve_in``."""
     made = reserve_in(session, job.tenant, priced, job.id)
     session.merge(LedgerJobRow(job_id=job.id, ledger_id=priced.ledger_id, reservation_id=made.id, attempt=job.attempt))
 
@@ -91,8 +91,10 @@ def charge_of(session: Session, job_id: str) -> LedgerFacts | None:
 
 
 def spend_of_job(session: Session, tenant: str, job_id: str) -> Event:
-    """The event of a training job's plan. Raises InvalidParameter: the tenant has no such training."""
+    """The event of a training job's plan. Raises InvalidParameter: the tenant has no such training, or it has no plan yet."""
     stored = session.scalar(select(JobRow.document).where(JobRow.id == job_id, JobRow.tenant == tenant))
+    if stored is not None and not is_prepared(stored):
+        raise InvalidParameter("job", "the id of a job that has a plan", f"{job_id}, which has none yet")
     document = None if stored is None else JOB_DOCUMENT.validate_python(stored)
     if not isinstance(document, TrainingDocument):
         raise InvalidParameter("job", "the id of one of your training jobs", job_id)

@@ -1,12 +1,14 @@
-r"""The stored document of a job: the request and what follows from it. It never changes after submission."""
+r"""The stored document of a job: what was asked, which never changes, and the plan that follows from it, which is added once."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, final
 
 from pydantic import Discriminator, Field, StringConstraints, Tag, TypeAdapter
 
 from zetadp.app.jobs.calculation import CalculationDocument
+from zetadp.app.tables.job_states import JobState
 from zetadp.mechanisms.base import Value
 from zetadp.trainer import AnyPlan, AnyTrainingSpec, RuntimeSpec
 
@@ -30,7 +32,10 @@ class TrainingDocument(Value):
 
 @final
 class TrainingAsked(Value):
-    """The part of a stored training that lists show; reading the plan as well, which checks its event, takes much longer."""
+    """A training without its plan: all that is stored until it is prepared, and all that lists show.
+
+    Reading the plan as well, which checks its event, takes much longer.
+    """
 
     spec: AnyTrainingSpec
     runtime: RuntimeSpec
@@ -45,3 +50,21 @@ JobDocument = Annotated[
     Annotated[TrainingDocument, Tag("training")] | Annotated[CalculationDocument, Tag("calculation")], Discriminator(_kind)
 ]
 JOB_DOCUMENT: TypeAdapter[JobDocument] = TypeAdapter(JobDocument)
+"""Of a job that is prepared; ``asked_training`` reads any."""
+
+
+def asked_training(stored: Mapping[str, object]) -> TrainingAsked | None:
+    """What was asked of a training, with or without a plan; None for a calculation, which may be long and is left unread."""
+    if "calculation" in stored:
+        return None
+    return TrainingAsked.model_validate({name: stored[name] for name in TrainingAsked.model_fields})
+
+
+def is_prepared(stored: Mapping[str, object]) -> bool:
+    """Whether a worker could run it: a training needs its plan, a calculation nothing more."""
+    return "plan" in stored or "calculation" in stored
+
+
+def waiting_state(stored: Mapping[str, object]) -> JobState:
+    """The state in which a job with this document waits for a worker."""
+    return JobState.QUEUED if is_prepared(stored) else JobState.PREPARING

@@ -2,7 +2,9 @@ r"""Errors of the jobs. They carry data, and each says how a request is answered
 
 from __future__ import annotations
 
-from zetadp.app.kit.errors import ProblemType, ServiceError, Unavailable
+from collections.abc import Mapping
+
+from zetadp.app.kit.errors import RETRY_SECONDS, ProblemType, ServiceError, Unavailable
 
 
 class JobError(ServiceError):
@@ -52,6 +54,20 @@ class IdempotencyConflict(JobError):
         self.key = key
         self.job_id = job_id
         super().__init__(f"Idempotency-Key {key!r} was used before with another request, for job {job_id!r}")
+
+
+class TooManyJobs(JobError):
+    """The tenant's quota of unfinished jobs is used up."""
+
+    problem = ProblemType(429, "too-many-jobs", "The tenant has too many unfinished jobs.")
+
+    def __init__(self, quota: int) -> None:
+        self.quota = quota
+        super().__init__(f"expected at most {quota} unfinished jobs of one tenant, got one more; wait until some have ended or cancel some")
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return {"Retry-After": str(RETRY_SECONDS)}
 
 
 class QueueUnavailable(Unavailable):

@@ -11,7 +11,8 @@ from zetadp.app.calculators.schemas import example
 from zetadp.app.jobs.calculation import CalculationKind, CalculationResult
 from zetadp.app.jobs.document import Labels
 from zetadp.app.jobs.events import Artifact, JobEventRecord
-from zetadp.app.jobs.webhook_secrets import WebhookSecret
+from zetadp.app.jobs.needs import Resources
+from zetadp.app.jobs.webhooks.secrets import WebhookSecret
 from zetadp.app.tables.job_states import JobState
 from zetadp.mechanisms.base import Extended, Value
 from zetadp.trainer import AnyTrainingSpec, RuntimeSpec
@@ -47,20 +48,23 @@ class LabelsChange(Value):
 
 @final
 class JobSubmission(Value):
-    r"""A training job: what to train and what to guarantee, how to run it, and labels to find it by.
+    r"""A training job: what to train and what to guarantee, how and where to run it, and labels to find it by.
 
     Attributes:
-      priority: jobs with a higher priority start first; at the same priority, the oldest.
+      resources: the machines that it needs.
+      priority: jobs with a higher priority start first; at the same priority, tenants take turns, and of one tenant's jobs the oldest is
+        next.
       timeout_seconds: the job fails once workers have worked on it longer, over all attempts; what it released stays in its checkpoint.
       webhook: an address to notify of every change of its state.
-      ledger: the budget that its whole plan is reserved from on submission; when the job ends it settles what it released. If retried
-        it is charged again. Without a ledger no budget is kept.
+      ledger: the budget that its whole plan is reserved from before it is queued, or else the job fails; when it ends it settles what it
+        released. If retried it is charged again. Without a ledger no budget is kept.
     """
 
     model_config = example({"spec": ZetaDpSgd.example().model_dump(mode="json", exclude_none=True), "labels": {"purpose": "pilot"}})
 
     spec: AnyTrainingSpec
     runtime: RuntimeSpec = RuntimeSpec()
+    resources: Resources = Resources()
     labels: Labels = Field(default_factory=dict)
     priority: Annotated[int, Strict(), Field(ge=0, le=HIGHEST_PRIORITY)] = 0
     timeout_seconds: Annotated[float, Field(gt=0.0, le=LONGEST_TIMEOUT, allow_inf_nan=False)] | None = None
@@ -80,10 +84,19 @@ class JobProgress(Value):
 
 @final
 class JobCharge(Value):
-    """The ledger that a job is charged to, and its reservation there."""
+    """The ledger that a job is charged to, and its reservation there; the reservation is null until the job has been prepared."""
 
     ledger: str
-    reservation: str
+    reservation: str | None
+
+
+@final
+class JobLaunch(Value):
+    """The worker that was asked for in a cluster: its name there, and what the cluster last said of it."""
+
+    name: str
+    state: str
+    reason: str | None
 
 
 @final
@@ -104,7 +117,7 @@ class JobLinks(Value):
 
 @final
 class Job(Value):
-    r"""A job: a training, or a calculation (whose ``algorithm``, ``spec`` and ``runtime`` are null).
+    r"""A job: a training, or a calculation (whose ``algorithm``, ``spec``, ``runtime`` and ``resources`` are null).
 
     Attributes:
       calculation: the kind of calculation; null for a training.
@@ -115,10 +128,11 @@ class Job(Value):
       progress: as last reported by the training; null before its first step.
       caveats: what voids that epsilon or isn't protected by it, the most serious first; empty for a calculation.
       metrics: as last measured on the held-out records, by name, and whether those are public or noise covers them; null before.
-      failure: why it failed; null otherwise.
+      failure: why it failed, with the field if its spec doesn't fit its data; null otherwise.
       files_deleted: when its files (including a calculation's result) were deleted after their retention time; null while they exist.
       certificate: id of its certificate; null until a training has succeeded.
       charge: the budget that it is charged to; null if it was submitted without one.
+      launch: the worker that a cluster starts for it; null without a launcher, once it has ended, and in lists.
       result: the calculation's result; null until it has succeeded, and always null in lists, which would get long.
     """
 
@@ -127,6 +141,7 @@ class Job(Value):
     algorithm: str | None
     spec: AnyTrainingSpec | None
     runtime: RuntimeSpec | None
+    resources: Resources | None
     calculation: CalculationKind | None
     labels: Labels
     priority: int
@@ -143,6 +158,7 @@ class Job(Value):
     files_deleted: datetime | None
     certificate: str | None
     charge: JobCharge | None
+    launch: JobLaunch | None
     result: CalculationResult | None
     links: JobLinks
 

@@ -13,13 +13,14 @@ from sqlalchemy.orm import Session
 from zetadp.app.certificates.words import caveats
 from zetadp.app.jobs.calculation import KINDS, CalculationKind
 from zetadp.app.jobs.charges import ledgers_of
-from zetadp.app.jobs.document import TrainingAsked
+from zetadp.app.jobs.document import TrainingAsked, asked_training
 from zetadp.app.jobs.events import JobEvent, StateChanged
 from zetadp.app.jobs.history import latest
-from zetadp.app.jobs.resources import Job, JobCharge, JobLinks, JobProgress
+from zetadp.app.jobs.needs import Resources
+from zetadp.app.jobs.resources import Job, JobCharge, JobLaunch, JobLinks, JobProgress
 from zetadp.app.tables.certificates import CertificateRow
 from zetadp.app.tables.job_states import JobState
-from zetadp.app.tables.jobs import JobRow
+from zetadp.app.tables.jobs import JobRow, LaunchRow
 from zetadp.app.tables.ledgers import LedgerJobRow
 from zetadp.trainer.specs.report import Metrics, Progress
 
@@ -64,6 +65,15 @@ _DOCUMENTS = select(JobRow.id, JobRow.document)
 _ASKED = _AskedOnce()
 
 
+def resource(session: Session, row: JobRow) -> Job:
+    """The job of this row, with its worker in a cluster."""
+    [job] = resources(session, [row])
+    launched = None if job.state.is_final else session.get(LaunchRow, job.id)
+    if launched is None:
+        return job
+    return Job.model_validate({**dict(job), "launch": JobLaunch(name=launched.name, state=launched.state, reason=launched.reason)})
+
+
 def resources(session: Session, rows: Sequence[JobRow]) -> list[Job]:
     """The jobs of these rows, in their order. Rows may come without their documents."""
     # What can't be there isn't asked for: of jobs that no worker has taken up nothing but their ledgers.
@@ -89,11 +99,15 @@ def _asked(stored: Mapping[str, object]) -> _Asked:
     calculation = cast("Mapping[str, object] | None", stored.get("calculation"))
     if calculation is not None:
         return _Asked(None, next(kind for kind in KINDS if calculation[kind] is not None))
-    return _Asked(TrainingAsked.model_validate({name: stored[name] for name in TrainingAsked.model_fields}), None)
+    return _Asked(asked_training(stored), None)
 
 
 def _resource(
-    row: JobRow, asked: _Asked, last: Mapping[tuple[str, str], JobEvent], certificate: str | None, charged: LedgerJobRow | None
+    row: JobRow,
+    asked: _Asked,
+    last: Mapping[tuple[str, str], JobEvent],
+    certificate: str | None,
+    charged: LedgerJobRow | None,
 ) -> Job:
     progress, metrics, changed = (last.get((row.id, kind)) for kind in ("progress", "metrics", "state"))
     training = asked.training
@@ -104,6 +118,7 @@ def _resource(
         algorithm=training and training.spec.algorithm,
         spec=training and training.spec,
         runtime=training and training.runtime,
+        resources=training and Resources.model_validate(row.resources),
         calculation=asked.calculation,
         labels=row.labels,
         priority=row.priority,
@@ -119,7 +134,8 @@ def _resource(
         failure=changed.reason if isinstance(changed, StateChanged) and changed.state is JobState.FAILED else None,
         files_deleted=row.files_deleted,
         certificate=certificate,
-        charge=None if charged is None else JobCharge(ledger=charged.ledger_id, reservation=charged.reservation_id),
+        charge=_charge(row, charged),
+        launch=None,
         result=None,
         links=JobLinks(
             self=here,
@@ -134,6 +150,12 @@ def _resource(
             certificate=None if certificate is None else f"/v1/certificates/{certificate}",
         ),
     )
+
+
+def _charge(row: JobRow, charged: LedgerJobRow | None) -> JobCharge | None:
+    if charged is not None:
+        return JobCharge(ledger=charged.ledger_id, reservation=charged.reservation_id)
+    return None if row.ledger is None else JobCharge(ledger=row.ledger, reservation=None)
 
 
 def _progress(latest: Progress) -> JobProgress:

@@ -10,9 +10,10 @@ from fastapi import Depends, FastAPI, Request
 
 from zetadp.app.access.caller import Caller, requires
 from zetadp.app.access.scopes import Scope
-from zetadp.app.jobs.deliveries import Deliveries
 from zetadp.app.jobs.queue import JobQueue
+from zetadp.app.jobs.webhooks.deliveries import Deliveries
 from zetadp.app.kit.database import Database
+from zetadp.app.kit.preparation import Preparation
 from zetadp.app.kit.settings import Settings
 from zetadp.app.submissions.service import JobService
 from zetadp.app.submissions.tails import Tails
@@ -20,16 +21,21 @@ from zetadp.app.submissions.tails import Tails
 
 @contextmanager
 def attached(app: FastAPI, settings: Settings) -> Generator[None]:
-    """For the application's lifespan: updates the tables, sets the jobs' part of ``app.state``, and sends webhooks."""
+    """For the application's lifespan: updates the tables, sets the jobs' part of ``app.state``, and sends webhooks.
+
+    ``preparation`` of ``app.state`` does what must be done on the tables at the start, also if the database is away then.
+    """
     database = Database(settings)
-    queue = JobQueue(settings)
+    queue, preparation = JobQueue(settings), Preparation(database)
+    app.state.preparation = preparation
     app.state.settings, app.state.database, app.state.queue = settings, database, queue
     app.state.tails = Tails(settings.event_poll_seconds)
     try:
-        database.migrate()
+        preparation.do(database.migrate)
         with Deliveries(settings, database, app.state.metrics.webhook_tried):
             yield
     finally:
+        preparation.close()
         queue.close()
         database.close()
 

@@ -1,27 +1,50 @@
-r"""From a submitted spec to its calibrated plan; refusals name the request's own fields."""
+r"""From a submitted spec to its calibrated plan, and what can be said before; refusals name the request's own fields.
+
+Without the database, whose library takes longer to load than most plans take.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
+
 from pydantic import ValidationError
 
-from zetadp.app.kit.database import Database
-from zetadp.app.kit.settings import Settings
-from zetadp.app.uploads.availability import finder_of
 from zetadp.mechanisms.errors import InvalidParameter
-from zetadp.trainer import AnyPlan, AnyTrainingSpec
-from zetadp.trainer.data.uploaded import found_by
+from zetadp.trainer import AnyPlan, AnyTrainingSpec, RuntimeSpec
+from zetadp.trainer.data import DataSetFacts
 
 
-def planned(settings: Settings, database: Database, tenant: str, spec: AnyTrainingSpec) -> AnyPlan:
-    r"""The plan of a tenant's training, on data sets of that tenant. Nothing is stored.
+def check_asked(spec: AnyTrainingSpec, runtime: RuntimeSpec, facts: DataSetFacts | None) -> None:
+    r"""Whatever can be said before the data are read and noise is calibrated.
+
+    Args:
+      facts: of the data set, if they are known already.
+    Raises:
+      InvalidParameter: there is no plan; with the path of the field in the request, if it is one of the spec's.
+    """
+    with _named_as_in_request(spec):
+        spec.check_request()
+        spec.check_runtime(runtime)
+        if facts is not None:
+            spec.check_fits(facts)
+
+
+def plan_of(spec: AnyTrainingSpec) -> AnyPlan:
+    r"""The plan of a training on data sets that this process may read.
 
     Raises:
       InvalidParameter, CalibrationFailed, UnsupportedEvent: there is no plan; with the path of the field in the request, if it is
         one of the spec's.
     """
+    with _named_as_in_request(spec):
+        return spec.plan()
+
+
+@contextmanager
+def _named_as_in_request(spec: AnyTrainingSpec) -> Generator[None]:
     try:
-        with found_by(finder_of(settings, database, tenant)):
-            return spec.plan()
+        yield
     except InvalidParameter as refused:
         raise in_request(refused, spec) from refused
     except ValidationError as error:

@@ -9,7 +9,10 @@ from zetadp.app.ledgers.queries import check_for_jobs
 from zetadp.app.ledgers.requests import ProjectionRequest
 from zetadp.app.ledgers.resources import Projection
 from zetadp.app.ledgers.router import Holder, LedgerId, Service
-from zetadp.app.submissions.planning import planned
+from zetadp.app.submissions.planning import plan_of
+from zetadp.app.uploads.availability import finder_of
+from zetadp.trainer.data.kept_facts import kept_in
+from zetadp.trainer.data.uploaded import found_by
 
 router = APIRouter(prefix="/ledgers", tags=["ledgers"])
 
@@ -25,6 +28,8 @@ def project_ledger(ledger_id: LedgerId, request: ProjectionRequest, caller: Hold
             spend = spend_of_job(session, caller.tenant, request.job)
     elif request.spec is not None:
         check_for_jobs(ledger.definition)
-        spend = planned(settings, database, caller.tenant, request.spec).event
+        # Of the tenant's own data sets alone.
+        with found_by(finder_of(settings, database, caller.tenant)), kept_in(settings.facts_dir):
+            spend = plan_of(request.spec).event
     assert spend is not None  # exactly one of the three is given
     return service.project(caller.tenant, ledger_id, spend, request.user)

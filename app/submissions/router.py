@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Response, status
 from fastapi.responses import FileResponse
+from starlette.background import BackgroundTask
 
 from zetadp.app.jobs.calculation import Calculation
 from zetadp.app.jobs.resources import ArtifactList, Job, JobPage, JobSubmission, LabelsChange
@@ -41,7 +42,8 @@ def submit_calculation(calculation: Calculation, service: Service, response: Res
 
 @router.post("", status_code=status.HTTP_202_ACCEPTED, summary="Submit a training job")
 def submit_job(submission: JobSubmission, service: Service, response: Response, idempotency_key: IdempotencyKey = None) -> Job:
-    """The spec is checked and its noise calibrated before anything is stored; training starts when a worker is free."""
+    """The spec is checked as far as it says by itself, and the job is stored as `preparing`. A worker then reads the data set's sizes,
+    calibrates the noise and reserves the budget; the job is `queued`, or `failed` with the reason in `failure`."""
     job = service.submit(submission, idempotency_key)
     response.headers["Location"] = job.links.self
     return job
@@ -108,7 +110,13 @@ def list_artifacts(job_id: JobId, service: Service) -> ArtifactList:
 
 
 @router.get("/{job_id}/artifacts/{name}", response_class=FileResponse, responses={200: {"content": FILES}}, summary="Download a file")
-def download_artifact(job_id: JobId, name: str, service: Service) -> FileResponse:
+def download_artifact(job_id: JobId, name: str, service: Service) -> Response:
     """The file's bytes."""
     media_type = "application/json" if name.endswith(".json") else "application/octet-stream"
-    return FileResponse(service.artifact(job_id, name), media_type=media_type, filename=name)
+    file, storage = service.artifact(job_id, name), service.storage
+    if file.certificate is not None:
+        return Response(file.certificate, media_type=media_type, headers={"Content-Disposition": f'attachment; filename="{name}"'})
+    if (path := storage.store.path(file.key)) is not None:
+        return FileResponse(path, media_type=media_type, filename=name)
+    copy = storage.borrow(file.key, file.sha256)
+    return FileResponse(copy, media_type=media_type, filename=name, background=BackgroundTask(copy.unlink, missing_ok=True))

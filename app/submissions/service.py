@@ -4,42 +4,53 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import final
 
-from sqlalchemy import select
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session, defer
 
+from zetadp.app.certificates.facts.statement import CERTIFICATE_FILE
+from zetadp.app.certificates.log.storing import stored_envelope
 from zetadp.app.jobs.calculation import Calculation, CalculationDocument, CalculationResult
-from zetadp.app.jobs.charges import charge_again, charge_job
-from zetadp.app.jobs.destinations import Destinations
-from zetadp.app.jobs.document import JOB_DOCUMENT, JobDocument, TrainingDocument
-from zetadp.app.jobs.errors import ArtifactNotFound, IdempotencyConflict, JobConflict, JobNotFound
+from zetadp.app.jobs.charges import charge_again
+from zetadp.app.jobs.document import TrainingAsked, asked_training, waiting_state
+from zetadp.app.jobs.errors import ArtifactNotFound, IdempotencyConflict, JobConflict, JobNotFound, TooManyJobs
 from zetadp.app.jobs.events import HISTORY, Artifact, ArtifactsStored, JobEventRecord
-from zetadp.app.jobs.folders import ARTIFACTS, RESULT, attempt_folder
+from zetadp.app.jobs.folders import RESULT
 from zetadp.app.jobs.history import change_state, events_after, last_number, latest, locked
+from zetadp.app.jobs.leases import capacities
+from zetadp.app.jobs.needs import check_available, needs_of
 from zetadp.app.jobs.queue import JobQueue
 from zetadp.app.jobs.resources import Job, JobPage, JobSubmission
-from zetadp.app.jobs.views import resources
+from zetadp.app.jobs.views import resource, resources
+from zetadp.app.jobs.webhooks.destinations import Destinations, host_of
+from zetadp.app.jobs.workspaces import artifact_key
 from zetadp.app.kit.database import Database, new_id, now
 from zetadp.app.kit.disk import check_room
 from zetadp.app.kit.settings import Settings
 from zetadp.app.kit.tracing import span, traceparent
-from zetadp.app.ledgers.admission import Priced
-from zetadp.app.ledgers.queries import check_for_jobs
-from zetadp.app.ledgers.service import LedgerService
-from zetadp.app.submissions.planning import in_request, planned
-from zetadp.app.tables.job_states import Action, JobState, after_action
+from zetadp.app.ledgers.errors import LedgerClosed
+from zetadp.app.ledgers.ledger_definition import stored_definition
+from zetadp.app.ledgers.queries import check_for_jobs, found_ledger
+from zetadp.app.ledgers.states import LedgerState
+from zetadp.app.storage.opening import Storage, storage_of
+from zetadp.app.submissions.planning import check_asked, in_request
+from zetadp.app.tables.certificates import CertificateRow
+from zetadp.app.tables.job_states import UNFINISHED_STATES, Action, JobState, after_action
 from zetadp.app.tables.jobs import IdempotencyKeyRow, JobRow, WebhookRow
-from zetadp.app.uploads.availability import claim, is_there
+from zetadp.app.uploads.availability import claim, facts_of, is_there
+from zetadp.app.uploads.quota import lock_tenant
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import AnyTrainingSpec
+from zetadp.trainer.data import DataSetFacts
+from zetadp.trainer.specs.algorithms.comparison import Comparison
 
 EVENTS_PER_READ = 500
 ASKED = {Action.CANCEL: "cancelled", Action.PAUSE: "paused", Action.RESUME: "resumed", Action.RETRY: "retried"}
+Stored = TrainingAsked | CalculationDocument
+"""A job's document as it is stored first."""
 LONGEST_NUMBER = 15
 """The most digits of an event number; longer texts aren't parsed."""
 
@@ -52,6 +63,16 @@ class JobFilter:
     states: Sequence[JobState] = ()
     algorithm: str | None = None
     labels: Sequence[tuple[str, str]] = ()
+
+
+@final
+@dataclass(frozen=True)
+class ArtifactFile:
+    """A file of a job: the object that holds it, its SHA-256, and a certificate's bytes, which are in the database."""
+
+    key: str
+    sha256: str
+    certificate: bytes | None
 
 
 @final
@@ -71,49 +92,53 @@ class JobService:
         return self._tenant
 
     def submit(self, submission: JobSubmission, idempotency_key: str | None) -> Job:
-        r"""Store a training and queue it; with a key that was used before, return the job it made then.
+        r"""Store a training, which a worker then prepares and queues; with a key that was used before, return the job it made then.
+
+        No data set is read and no noise is calibrated: whatever depends on them fails the job later, with its reason.
 
         Raises:
-          InvalidParameter, CalibrationFailed, UnsupportedEvent: the spec has no plan; nothing is stored.
+          InvalidParameter: the spec fits no data set, the runtime doesn't fit the spec, or no living worker has the resources; nothing is
+            stored.
           IdempotencyConflict: the key came with another request before.
-          LedgerNotFound, LedgerClosed, BudgetExceeded, IncompatibleEvent: the ledger doesn't admit the plan; nothing is stored.
+          LedgerNotFound, LedgerClosed: there is no such ledger, or it admits nothing more; nothing is stored.
+          TooManyJobs: the tenant has as many unfinished jobs as it may have.
           StorageFull: there is no room for a job's files.
         """
-
-        def document() -> JobDocument:
-            # Calibration takes long; the write lock isn't held meanwhile.
-            plan = planned(self._settings, self._database, self._tenant, submission.spec)
-            return TrainingDocument(spec=submission.spec, runtime=submission.runtime, plan=plan)
-
         if submission.webhook is not None:
             self._destinations.check(submission.webhook.url)
-        return self._submit(document, submission, idempotency_key, _digest(submission))
+        asked = TrainingAsked(spec=submission.spec, runtime=submission.runtime)
+        return self._submit(asked, submission, idempotency_key, _digest(submission))
 
     def submit_calculation(self, calculation: Calculation, idempotency_key: str | None) -> Job:
-        """Likewise for a calculation; the worker finds out whether it has a result. Raises IdempotencyConflict."""
+        """Likewise for a calculation, which is queued at once. Raises IdempotencyConflict, TooManyJobs."""
         seconds = self._settings.calculation_job_seconds
         document = CalculationDocument(calculation=calculation, seconds=seconds)
-        return self._submit(lambda: document, None, idempotency_key, _digest(calculation))
+        return self._submit(document, None, idempotency_key, _digest(calculation))
 
-    def _submit(self, document: Callable[[], JobDocument], asked: JobSubmission | None, key: str | None, digest: str) -> Job:
+    def _submit(self, document: Stored, asked: JobSubmission | None, key: str | None, digest: str) -> Job:
         with span("submit job", {}, "producer"):
             return self._submitted(document, asked, key, digest)
 
-    def _submitted(self, document: Callable[[], JobDocument], asked: JobSubmission | None, key: str | None, digest: str) -> Job:
+    def _submitted(self, document: Stored, asked: JobSubmission | None, key: str | None, digest: str) -> Job:
         if key is not None:
             with self._database.reading() as session:
                 before = self._made_before(session, key, digest)
             if before is not None:
                 return before
         check_room(self._settings)
-        made = document()
-        priced = None if asked is None or asked.ledger is None else self._priced(asked.ledger, made)
-        try:
-            job, is_new = self._store(made, asked, priced, key, digest)
-        except IntegrityError:  # PostgreSQL: the same key was stored by another request at the same moment
-            if key is None:
-                raise
-            job, is_new = self._store(made, asked, priced, key, digest)
+        if asked is not None:
+            with self._database.reading() as session:
+                facts = self._known_facts(session, asked.spec)
+                if asked.ledger is not None:
+                    self._check_ledger(session, asked.ledger)
+                there = capacities(session)
+            check_asked(asked.spec, asked.runtime, facts)
+            needs = needs_of(asked.runtime, asked.resources)
+            if needs.machines > 1 and isinstance(asked.spec, Comparison):
+                raise InvalidParameter("resources.machines", "1 for a comparison, whose trainings follow one another", needs.machines)
+            if not self._settings.accept_unfit_jobs:
+                check_available(needs, there)
+        job, is_new = self._store(document, asked, key, digest)
         if is_new:
             self._queue.call(job.id, job.priority)
         return job
@@ -121,11 +146,12 @@ class JobService:
     def get(self, job_id: str) -> Job:
         """The job, with the result of a calculation. Raises JobNotFound."""
         with self._database.reading() as session:
-            job = resources(session, [self._found(session.get(JobRow, job_id), job_id)])[0]
+            job = resource(session, self._found(session.get(JobRow, job_id), job_id))
         if job.calculation is None or job.state is not JobState.SUCCEEDED or job.files_deleted is not None:
             return job
-        result = (attempt_folder(self._settings.job_dir(job_id), job.attempt) / ARTIFACTS / RESULT).read_bytes()
-        return Job.model_validate({**dict(job), "result": CalculationResult.model_validate_json(result)})
+        result = self.storage.store.get(artifact_key(job_id, job.attempt, RESULT))
+        assert result is not None  # it is stored before the job has ended
+        return Job.model_validate({**dict(job), "result": CalculationResult.model_validate_json(result.content)})
 
     def page(self, wanted: JobFilter, before: str | None, limit: int) -> JobPage:
         """At most ``limit`` jobs that are older than the job ``before``, newest first."""
@@ -148,7 +174,8 @@ class JobService:
     def act(self, job_id: str, action: Action) -> Job:
         """Cancel, pause, resume or retry the job; repeating it has no effect. Raises JobNotFound, or JobConflict if its state forbids it.
 
-        A job with a ledger is charged again when it is retried, which may raise LedgerClosed and BudgetExceeded.
+        A job with a ledger is charged again when it is retried, which may raise LedgerClosed and BudgetExceeded; a retry may also raise
+        TooManyJobs.
         """
         with self._database.writing() as session:
             row = self._found(locked(session, job_id), job_id)
@@ -159,15 +186,21 @@ class JobService:
             if action is Action.RETRY and row.files_deleted is not None:
                 # Its checkpoint is gone: what it released before would be released again.
                 raise JobConflict(job_id, f"{before}, and its files were deleted", ASKED[action])
+            if state is JobState.QUEUED:
+                state = waiting_state(row.document)
             if action is Action.RETRY:
+                lock_tenant(session, self._tenant)
+                self._check_quota(session)
+                if state is JobState.PREPARING and row.ledger is not None:
+                    self._check_ledger(session, row.ledger)
                 self._check_data(session, row)
                 row.worker_deaths, row.ran_seconds, row.events_deleted = 0, 0.0, None
                 charge_again(session, row)
             if state is not before:
                 change_state(session, row, state)
             session.flush()
-            job = resources(session, [row])[0]
-        if state is JobState.QUEUED:
+            job = resource(session, row)
+        if state in (JobState.PREPARING, JobState.QUEUED):
             self._queue.call(job.id, job.priority)
         return job
 
@@ -177,7 +210,7 @@ class JobService:
             row = self._found(locked(session, job_id), job_id)
             row.labels = dict(labels)
             session.flush()
-            return resources(session, [row])[0]
+            return resource(session, row)
 
     def checked_event_number(self, job_id: str, text: str) -> int:
         """The number of an event of this job, from a client's text; 0 means the beginning. Raises JobNotFound, InvalidParameter."""
@@ -203,32 +236,48 @@ class JobService:
             row = self._found(session.get(JobRow, job_id), job_id)
             return self._artifacts(session, row)
 
-    def artifact(self, job_id: str, name: str) -> Path:
-        """Where a listed file is; the name is looked up, never joined to a path. Raises JobNotFound, ArtifactNotFound."""
+    def artifact(self, job_id: str, name: str) -> ArtifactFile:
+        """Where a listed file's bytes are; the name is looked up, never joined to a path. Raises JobNotFound, ArtifactNotFound."""
         with self._database.reading() as session:
             row = self._found(session.get(JobRow, job_id), job_id)
-            listed = tuple(artifact.name for artifact in self._artifacts(session, row))
-        if name not in listed:
-            raise ArtifactNotFound(job_id, name, listed)
-        return attempt_folder(self._settings.job_dir(job_id), row.attempt) / ARTIFACTS / name
+            listed = {artifact.name: artifact.sha256 for artifact in self._artifacts(session, row)}
+            if name not in listed:
+                raise ArtifactNotFound(job_id, name, tuple(listed))
+            certificate = None
+            if name == CERTIFICATE_FILE:
+                issued = session.scalars(select(CertificateRow.id).where(CertificateRow.job_id == job_id)).one()
+                certificate = stored_envelope(session, issued, self._tenant)
+        return ArtifactFile(artifact_key(job_id, row.attempt, name), listed[name], certificate)
+
+    @property
+    def storage(self) -> Storage:
+        """Where the files are."""
+        return storage_of(self._settings)
 
     def _artifacts(self, session: Session, row: JobRow) -> tuple[Artifact, ...]:
         stored = latest(session, {"artifacts": [row.id]}).get((row.id, "artifacts"))
         return stored.artifacts if isinstance(stored, ArtifactsStored) and row.files_deleted is None else ()
 
-    def _priced(self, ledger_id: str, document: JobDocument) -> Priced:
-        """What a training's plan costs on the ledger, computed before anything is locked."""
-        assert isinstance(document, TrainingDocument)  # a calculation names no ledger
-        ledgers = LedgerService(self._database, self._settings.calculation_seconds)
-        check_for_jobs(ledgers.get(self._tenant, ledger_id).definition)
-        return ledgers.priced(self._tenant, ledger_id, document.plan.event)
+    def _check_ledger(self, session: Session, ledger_id: str) -> None:
+        """Raises LedgerNotFound, LedgerClosed, InvalidParameter. What it still admits is known when the plan is."""
+        row = found_ledger(session, self._tenant, ledger_id)
+        check_for_jobs(stored_definition(row.definition))
+        if row.state != LedgerState.OPEN:
+            raise LedgerClosed(ledger_id)
 
-    def _store(
-        self, document: JobDocument, asked: JobSubmission | None, priced: Priced | None, key: str | None, digest: str
-    ) -> tuple[Job, bool]:
+    def _check_quota(self, session: Session) -> None:
+        """Raises TooManyJobs if the tenant, which this transaction has locked, may have no further unfinished job."""
+        unfinished = select(func.count()).where(JobRow.tenant == self._tenant, JobRow.state.in_(UNFINISHED_STATES))
+        if (session.scalar(unfinished) or 0) >= self._settings.tenant_jobs:
+            raise TooManyJobs(self._settings.tenant_jobs)
+
+    def _store(self, document: Stored, asked: JobSubmission | None, key: str | None, digest: str) -> tuple[Job, bool]:
+        stored = document.model_dump(mode="json")
         with self._database.writing() as session:
+            lock_tenant(session, self._tenant)  # two requests with one key come one after the other
             if key is not None and (before := self._made_before(session, key, digest)) is not None:
                 return before, False
+            self._check_quota(session)
             if asked is not None:
                 self._claim(session, asked.spec)
             row = JobRow(
@@ -238,37 +287,44 @@ class JobService:
                 attempt=0,
                 worker_deaths=0,
                 ran_seconds=0.0,
-                document=document.model_dump(mode="json"),
+                document=stored,
                 labels=asked.labels if asked else {},
                 priority=asked.priority if asked else 0,
-                device=asked.runtime.device if asked else "auto",
+                resources=asked.resources.model_dump(mode="json") if asked else {},
+                **needs_of(asked.runtime, asked.resources).model_dump() if asked else {"device": "auto"},
                 timeout_seconds=asked.timeout_seconds if asked else None,
+                ledger=asked.ledger if asked else None,
                 traceparent=traceparent(),
             )
             session.add(row)
-            row.state = JobState.QUEUED
+            row.state = waiting_state(stored)
             session.flush()
             if asked is not None and asked.webhook is not None:
-                session.add(WebhookRow(job_id=row.id, url=asked.webhook.url, secret=asked.webhook.secret))
+                url = asked.webhook.url
+                session.add(WebhookRow(job_id=row.id, url=url, host=host_of(url), secret=asked.webhook.secret))
                 session.flush()
-            change_state(session, row, JobState.QUEUED)
-            if priced is not None:
-                charge_job(session, row, priced)
+            change_state(session, row, JobState(row.state))
             if key is not None:
                 session.add(IdempotencyKeyRow(tenant=self._tenant, key=key, request_sha256=digest, job_id=row.id, created=now()))
             session.flush()
-            return resources(session, [row])[0], True
+            return resource(session, row), True
+
+    def _known_facts(self, session: Session, spec: AnyTrainingSpec) -> DataSetFacts | None:
+        try:
+            return facts_of(session, self._tenant, spec.data)
+        except InvalidParameter as refused:
+            raise in_request(refused, spec) from refused
 
     def _claim(self, session: Session, spec: AnyTrainingSpec) -> None:
-        # What was there when the plan was made may have been deleted since; from here to the commit it can't be.
+        # From here on it can't be deleted: until the commit since its row is locked, then since a job uses it.
         try:
             claim(session, self._tenant, spec.data)
         except InvalidParameter as refused:
             raise in_request(refused, spec) from refused
 
     def _check_data(self, session: Session, row: JobRow) -> None:
-        document = JOB_DOCUMENT.validate_python(row.document)
-        if isinstance(document, TrainingDocument) and not is_there(session, self._tenant, document.spec.data):
+        asked = asked_training(row.document)
+        if asked is not None and not is_there(session, self._tenant, asked.spec.data):
             raise JobConflict(row.id, f"{row.state}, of a data set that was deleted,", ASKED[Action.RETRY])
 
     def _made_before(self, session: Session, key: str, digest: str) -> Job | None:
@@ -277,7 +333,7 @@ class JobService:
             return None
         if used.request_sha256 != digest:
             raise IdempotencyConflict(key, used.job_id)
-        return resources(session, [self._found(session.get(JobRow, used.job_id), used.job_id)])[0]
+        return resource(session, self._found(session.get(JobRow, used.job_id), used.job_id))
 
     def _found(self, row: JobRow | None, job_id: str) -> JobRow:
         if row is None or row.tenant != self._tenant:

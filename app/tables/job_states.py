@@ -7,8 +7,13 @@ from enum import StrEnum
 
 
 class JobState(StrEnum):
-    """The state of a job. A worker holds the job in the three states that end in -ing; in the last two it should stop."""
+    r"""The state of a job.
 
+    A job that is ``preparing`` has no plan yet: a worker finds its data set's sizes, its steps and its noise, and then queues it. A worker
+    holds the job in the states ``running``, ``pausing`` and ``cancelling``; in the last two it should stop.
+    """
+
+    PREPARING = "preparing"
     QUEUED = "queued"
     RUNNING = "running"
     PAUSING = "pausing"
@@ -25,6 +30,7 @@ class JobState(StrEnum):
 
 
 FINAL_STATES = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED})
+UNFINISHED_STATES = tuple(state for state in JobState if state not in FINAL_STATES)
 HELD_STATES = frozenset({JobState.RUNNING, JobState.PAUSING, JobState.CANCELLING})
 """A worker holds the job, or died with it."""
 
@@ -39,7 +45,7 @@ class Action(StrEnum):
 
 
 class Outcome(StrEnum):
-    r"""How an attempt ends.
+    r"""How an attempt, or preparing a job, ends.
 
     ``finished``: everything was done. ``failed``: it can't continue. ``stopped``: it stopped before its end, cleanly or because its worker
     was lost, and what it released is in its checkpoint.
@@ -52,6 +58,7 @@ class Outcome(StrEnum):
 
 _ACTIONS: Mapping[Action, Mapping[JobState, JobState]] = {
     Action.CANCEL: {
+        JobState.PREPARING: JobState.CANCELLED,
         JobState.QUEUED: JobState.CANCELLED,
         JobState.RUNNING: JobState.CANCELLING,
         JobState.PAUSING: JobState.CANCELLING,
@@ -60,16 +67,18 @@ _ACTIONS: Mapping[Action, Mapping[JobState, JobState]] = {
         JobState.CANCELLED: JobState.CANCELLED,
     },
     Action.PAUSE: {
+        JobState.PREPARING: JobState.PAUSED,
         JobState.QUEUED: JobState.PAUSED,
         JobState.RUNNING: JobState.PAUSING,
         JobState.PAUSING: JobState.PAUSING,
         JobState.PAUSED: JobState.PAUSED,
     },
     Action.RESUME: {
+        JobState.PREPARING: JobState.PREPARING,
         JobState.QUEUED: JobState.QUEUED,
         JobState.RUNNING: JobState.RUNNING,
         JobState.PAUSING: JobState.RUNNING,  # its worker may have stopped it already: then it is queued again at once
-        JobState.PAUSED: JobState.QUEUED,
+        JobState.PAUSED: JobState.QUEUED,  # as after a retry: without a plan, it is prepared first
     },
     Action.RETRY: {
         JobState.FAILED: JobState.QUEUED,
@@ -79,16 +88,20 @@ _ACTIONS: Mapping[Action, Mapping[JobState, JobState]] = {
 
 _OUTCOMES: Mapping[Outcome, Mapping[JobState, JobState]] = {
     Outcome.FINISHED: {
+        JobState.PREPARING: JobState.QUEUED,
         JobState.RUNNING: JobState.SUCCEEDED,
         JobState.PAUSING: JobState.SUCCEEDED,
         JobState.CANCELLING: JobState.CANCELLED,
     },
     Outcome.FAILED: {
+        JobState.PREPARING: JobState.FAILED,
+        JobState.QUEUED: JobState.FAILED,
         JobState.RUNNING: JobState.FAILED,
         JobState.PAUSING: JobState.FAILED,
         JobState.CANCELLING: JobState.CANCELLED,
     },
     Outcome.STOPPED: {
+        JobState.PREPARING: JobState.PREPARING,
         JobState.RUNNING: JobState.QUEUED,
         JobState.PAUSING: JobState.PAUSED,
         JobState.CANCELLING: JobState.CANCELLED,
@@ -99,6 +112,8 @@ _OUTCOMES: Mapping[Outcome, Mapping[JobState, JobState]] = {
 def after_action(state: JobState, action: Action) -> JobState | None:
     """The state that a user's action leads to, unchanged if there is nothing to do; None if the action doesn't fit the state.
 
+    A job that would be ``queued`` by it and has no plan yet is ``preparing`` instead (``app/jobs/document.py``).
+
     >>> after_action(JobState.RUNNING, Action.PAUSE), after_action(JobState.SUCCEEDED, Action.RETRY)
     (<JobState.PAUSING: 'pausing'>, None)
     """
@@ -106,7 +121,8 @@ def after_action(state: JobState, action: Action) -> JobState | None:
 
 
 def after_outcome(state: JobState, outcome: Outcome) -> JobState:
-    """The state that the end of an attempt leads to; the state must be one that a worker holds.
+    """The state that the end of an attempt, or of preparing, leads to; the state must be preparing or one that a worker holds. A queued job
+    fails if no cluster starts a worker for it.
 
     >>> after_outcome(JobState.CANCELLING, Outcome.FINISHED)
     <JobState.CANCELLED: 'cancelled'>

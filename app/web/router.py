@@ -39,6 +39,25 @@ PARTS = (
 )
 """Every page but the first; a test opens all of them."""
 
+STANDING = (
+    "/",
+    "/calculators",
+    "/certificates",
+    "/comparisons",
+    "/conversions",
+    "/docs",
+    "/jobs",
+    "/jobs/new",
+    "/ledgers",
+    "/noise-shapes",
+    "/papers",
+    "/proofs",
+    "/redoc",
+    "/start",
+    "/vocabulary",
+)
+"""Pages that are the same for everybody, whatever they are asked with."""
+
 SHOWN = ("0.1", "0.5", "1", "2", "4", "8")
 """Epsilons that the first page explains, at delta 0."""
 EXPLAINED = "1"

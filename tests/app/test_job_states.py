@@ -8,6 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.app.jobs_harness import AUTHORIZED, settings, spec
+from tests.app.preparing_harness import prepare_all
 from zetadp.app.main import create_app
 from zetadp.app.tables.job_states import HELD_STATES, Action, JobState, Outcome, after_action, after_outcome
 from zetadp.app.tables.jobs import JobRow
@@ -15,6 +16,7 @@ from zetadp.app.tables.jobs import JobRow
 SECRET = "whsec_" + "AAAB" * 8
 #                 cancel        pause      resume     retry
 ACTIONS = {
+    "preparing": ("cancelled", "paused", "preparing", None),
     "queued": ("cancelled", "paused", "queued", None),
     "running": ("cancelling", "pausing", "running", None),
     "pausing": ("cancelling", "pausing", "running", None),
@@ -26,6 +28,7 @@ ACTIONS = {
 }
 #                 finished     failed       stopped
 OUTCOMES = {
+    "preparing": ("queued", "failed", "preparing"),
     "running": ("succeeded", "failed", "queued"),
     "pausing": ("succeeded", "failed", "paused"),
     "cancelling": ("cancelled", "cancelled", "cancelled"),
@@ -42,12 +45,20 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Generator[TestClient]:
 
 @pytest.fixture(scope="module")
 def job_id(client: TestClient) -> str:
+    job_id = client.post("/v1/jobs", json={"spec": spec()}).json()["id"]
+    prepare_all(client.app.state.database)  # pyright: ignore[reportFunctionMemberAccess]
+    return job_id
+
+
+@pytest.fixture(scope="module")
+def unprepared(client: TestClient, job_id: str) -> str:
+    """A job without a plan; it depends on the other so that nothing prepares it."""
     return client.post("/v1/jobs", json={"spec": spec()}).json()["id"]
 
 
 def test_table_names_every_state() -> None:
     assert set(ACTIONS) == set(JobState)
-    assert set(OUTCOMES) == HELD_STATES
+    assert set(OUTCOMES) == HELD_STATES | {JobState.PREPARING}
 
 
 @pytest.mark.parametrize(("state", "action", "after"), CASES, ids=str)
@@ -64,6 +75,15 @@ def test_action_on_a_state_leads_where_the_table_says(
     else:
         assert (response.status_code, response.json()["state"]) == (200, after)
     assert after_action(JobState(state), action) == after
+
+
+@pytest.mark.parametrize(("state", "action"), [("paused", "resume"), ("failed", "retry"), ("cancelled", "retry")])
+def test_a_job_without_a_plan_waits_to_be_prepared_where_another_would_be_queued(
+    client: TestClient, unprepared: str, state: str, action: str
+) -> None:
+    with client.app.state.database.writing() as session:  # pyright: ignore[reportFunctionMemberAccess]
+        session.get(JobRow, unprepared).state = state
+    assert client.post(f"/v1/jobs/{unprepared}/{action}").json()["state"] == "preparing"
 
 
 @pytest.mark.parametrize("state", OUTCOMES)

@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 
 from tests.app.jobs_harness import AUTHORIZED, settings, spec
 from tests.app.ledgers_harness import gaussian
+from tests.app.preparing_harness import prepare_all
 from zetadp.app.main import create_app
 
 Json = dict[str, Any]
@@ -223,6 +224,9 @@ def test_a_spec_costs_what_its_job_then_reserves(client: TestClient) -> None:
     here = f"/v1/ledgers/{ledger['id']}"
     told = post(client, f"{here}/projections", {"spec": spec()})
     job = post(client, "/v1/jobs", {"spec": spec(), "ledger": ledger["id"]}, status=202)
+    unplanned = post(client, f"{here}/projections", {"job": job["id"]}, status=422)
+    assert "must be the id of a job that has a plan" in unplanned["detail"]
+    prepare_all(client.app.state.database)  # pyright: ignore[reportFunctionMemberAccess]
     assert told["after"] == client.get(here).json()["balance"]
     assert post(client, f"{here}/projections", {"job": job["id"]})["separately"] == told["separately"] - 1
     refused = post(client, f"{here}/projections", {"spec": spec(expected_batch_size=10**6)}, status=422)

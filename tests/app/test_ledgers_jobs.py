@@ -12,14 +12,16 @@ from tests.app.fake_child import Order
 from tests.app.jobs_harness import serving, spec, state, submit, wait_until, working
 from tests.app.jobs_harness import settings as served
 from tests.app.ledgers_harness import KINDS, TENANT, databases, definition
+from tests.app.preparing_harness import prepare_all
 from zetadp.accountants.filters import RdpBudget, ZcdpBudget
 from zetadp.app.certificates.verification.verify import read
 from zetadp.app.jobs.attempts import Attempt, Attempts
 from zetadp.app.jobs.charges import spend_of_job
 from zetadp.app.jobs.document import TrainingDocument
 from zetadp.app.jobs.leases import Executor, Leases
+from zetadp.app.jobs.needs import Capacity
 from zetadp.app.jobs.queue import JobQueue
-from zetadp.app.jobs.resources import Job, JobSubmission
+from zetadp.app.jobs.resources import Job, JobCharge, JobSubmission
 from zetadp.app.kit.database import Database
 from zetadp.app.kit.settings import Settings
 from zetadp.app.ledgers.errors import LedgerClosed, LedgerNotFound, ReservationHeld
@@ -28,7 +30,7 @@ from zetadp.app.ledgers.service import LedgerService
 from zetadp.app.ledgers.states import ReservationState
 from zetadp.app.submissions.service import JobFilter, JobService
 from zetadp.app.tables.job_states import Action, JobState
-from zetadp.mechanisms.errors import BudgetExceeded, IncompatibleEvent, InvalidParameter, UnsupportedEvent
+from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import RuntimeSpec, load_train
 from zetadp.trainer.child import failure_reason
 from zetadp.trainer.errors import TrainingDiverged
@@ -78,11 +80,17 @@ def ledger(ledgers: LedgerService, request: pytest.FixtureRequest) -> Ledger:
 
 
 def submitted(jobs: JobService, ledger: Ledger, **changes: Any) -> Job:
-    return jobs.submit(JobSubmission.model_validate({"spec": spec(**changes), "ledger": ledger.id}), None)
+    return prepared(jobs, jobs.submit(JobSubmission.model_validate({"spec": spec(**changes), "ledger": ledger.id}), None))
+
+
+def prepared(jobs: JobService, job: Job) -> Job:
+    """The job once a worker has prepared it: queued, or failed."""
+    prepare_all(jobs._database)
+    return jobs.get(job.id)
 
 
 def started(attempts: Attempts, token: str) -> Attempt:
-    attempt = attempts.start_next(token, ("auto", "cpu"))
+    attempt = attempts.start_next(token, Capacity())
     assert attempt is not None
     return attempt
 
@@ -94,6 +102,7 @@ def told(attempts: Attempts, attempt: Attempt, *events: TrainingEvent) -> None:
 def reservation(ledgers: LedgerService, jobs: JobService, job_id: str) -> Reservation:
     charge = jobs.get(job_id).charge
     assert charge is not None
+    assert charge.reservation is not None
     return ledgers.reservation(TENANT, charge.ledger, charge.reservation)
 
 
@@ -103,14 +112,20 @@ def share(found: Reservation) -> float:
     return found.spent[0] / found.charge[0]
 
 
-def test_a_job_and_its_reservation_are_made_together(jobs: JobService, ledgers: LedgerService, ledger: Ledger) -> None:
-    job = submitted(jobs, ledger)
+def test_a_job_is_queued_together_with_its_reservation(jobs: JobService, ledgers: LedgerService, ledger: Ledger) -> None:
+    waiting = jobs.submit(JobSubmission.model_validate({"spec": spec(), "ledger": ledger.id}), None)
+    assert (waiting.state, waiting.charge) == (JobState.PREPARING, JobCharge(ledger=ledger.id, reservation=None))
+    assert ledgers.reservations(TENANT, ledger.id, None, None, 10).reservations == ()
+    job = prepared(jobs, waiting)
+    assert job.state is JobState.QUEUED
     found = reservation(ledgers, jobs, job.id)
     assert (found.state, found.job, found.expires) == (ReservationState.RESERVED, job.id, None)
     assert jobs.submit(JobSubmission.model_validate({"spec": spec()}), None).charge is None
 
 
-def test_a_job_that_does_not_fit_is_not_stored(database: Database, jobs: JobService, ledgers: LedgerService, ledger: Ledger) -> None:
+def test_a_job_that_does_not_fit_fails_with_what_is_left_and_never_starts(
+    database: Database, jobs: JobService, ledgers: LedgerService, ledger: Ledger
+) -> None:
     first = submitted(jobs, ledger)
     with database.reading() as session:
         spend = spend_of_job(session, TENANT, first.id)
@@ -118,15 +133,21 @@ def test_a_job_that_does_not_fit_is_not_stored(database: Database, jobs: JobServ
     assert more is not None
     for _ in range(more):
         submitted(jobs, ledger)
-    count = len(jobs.page(JobFilter(), None, 200).jobs)
-    with pytest.raises(BudgetExceeded):
-        submitted(jobs, ledger)
-    assert len(jobs.page(JobFilter(), None, 200).jobs) == count
+    before = ledgers.verify(TENANT, ledger.id)
+    job = submitted(jobs, ledger)
+    assert (job.state, job.attempt, job.charge) == (JobState.FAILED, 0, JobCharge(ledger=ledger.id, reservation=None))
+    assert job.failure is not None
+    assert "of the budget remains" in job.failure
+    assert ledgers.verify(TENANT, ledger.id) == before
+    jobs.act(first.id, Action.CANCEL)
+    jobs.act(job.id, Action.RETRY)
+    assert prepared(jobs, job).state is JobState.QUEUED
 
 
 def test_the_same_submission_twice_is_charged_once(jobs: JobService, ledgers: LedgerService, ledger: Ledger) -> None:
     submission = JobSubmission.model_validate({"spec": spec(), "ledger": ledger.id})
-    assert jobs.submit(submission, ledger.id).id == jobs.submit(submission, ledger.id).id
+    first, second = (prepared(jobs, jobs.submit(submission, ledger.id)) for _ in range(2))
+    assert first.id == second.id
     assert len(ledgers.reservations(TENANT, ledger.id, None, None, 10).reservations) == 1
 
 
@@ -278,11 +299,16 @@ def test_a_plan_that_the_ledger_cannot_hold_is_refused(jobs: JobService, ledgers
     with pytest.raises(InvalidParameter, match="protects a data set as a whole"):
         submitted(jobs, users)
     unit = ledgers.create(TENANT, definition(BUDGET, f"{name} unit", unit="patient"), None, None)
-    with pytest.raises(IncompatibleEvent):
-        submitted(jobs, unit)
+    assert "unit" in str(submitted(jobs, unit).failure)
     zcdp = ledgers.create(TENANT, definition(ZcdpBudget(rho=1.0), f"{name} zcdp"), None, None)
-    with pytest.raises(UnsupportedEvent, match="use an rdp budget"):
-        submitted(jobs, zcdp)
+    assert "use an rdp budget" in str(submitted(jobs, zcdp).failure)
+    closed = ledgers.create(TENANT, definition(BUDGET, f"{name} closed"), None, None)
+    waiting = jobs.submit(JobSubmission.model_validate({"spec": spec(), "ledger": closed.id}), None)
+    ledgers.close(TENANT, closed.id, None, None)
+    assert prepared(jobs, waiting).failure == f"ledger {closed.id!r} is closed"
+    for call in (lambda: submitted(jobs, closed), lambda: jobs.act(waiting.id, Action.RETRY)):
+        with pytest.raises(LedgerClosed):
+            call()
     with pytest.raises(LedgerNotFound):
         jobs.submit(JobSubmission.model_validate({"spec": spec(), "ledger": "0" * 32}), None)
 

@@ -215,6 +215,15 @@ def test_labels_are_changed_and_what_cannot_be_one_says_why(page: Any, client: h
     assert client.get(f"/v1/jobs/{job}").json()["labels"] == {"ward": "8", "study": "b"}
 
 
+def test_a_job_that_is_being_prepared_says_what_is_being_found_out(page: Any, client: httpx2.Client, service: Service) -> None:
+    job = submit(client)
+    told = {**client.get(f"/v1/jobs/{job}").json(), "state": "preparing"}
+    page.route(f"**/v1/jobs/{job}", lambda route: route.fulfill(json=told))
+    page.goto(f"{service.address}/jobs/{job}")
+    page.locator("#what", has_text="how large its data set is and how much noise it needs").wait_for()
+    assert page.locator("#actions button").all_inner_texts() == ["Pause", "Cancel"]
+
+
 def test_why_a_job_failed_stands_on_its_page(page: Any, client: httpx2.Client, service: Service) -> None:
     job = submit(client, order=Order.FAIL)
     page.goto(f"{service.address}/jobs/{job}")

@@ -81,8 +81,9 @@ def test_what_a_job_would_cost_is_what_the_budget_says(page: Any, client: httpx2
     page.select_option("#ledger", budgets["tight"])
     page.locator("#cost", has_text="doesn't fit into tight").wait_for()
     page.click("#send")
-    page.locator("#ledger-problem:not(:empty)").wait_for()
-    assert page.evaluate("document.activeElement.id") == "ledger"
+    page.locator("#state", has_text="failed").wait_for()
+    assert "of the budget remains" in page.inner_text("#failure")
+    assert "It was never started, and nothing was charged." in page.inner_text("#what")
 
 
 def test_a_cost_that_cannot_be_told_says_why(page: Any, budgets: dict[str, str]) -> None:

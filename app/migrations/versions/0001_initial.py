@@ -148,8 +148,10 @@ def _create_tables() -> None:
         sa.Column("renewed", sa.DateTime(timezone=True), nullable=False),
         sa.Column("lease_seconds", sa.Double(), nullable=False),
         sa.Column("host", sa.String(255), nullable=False),
-        sa.Column("device", sa.String(32), nullable=False),
+        sa.Column("lock", sa.String(128), nullable=False),
+        sa.Column("device", sa.String(1000), nullable=False),
         sa.Column("hardware", sa.String(255), nullable=False),
+        sa.Column("capacity", sa.JSON(), nullable=False),
         sa.Column("job_id", sa.String(64), nullable=True),
         sa.PrimaryKeyConstraint("id", name="pk_executors"),
     )
@@ -173,7 +175,13 @@ def _create_tables() -> None:
         sa.Column("labels", sa.JSON(), nullable=False),
         sa.Column("priority", sa.Integer(), nullable=False),
         sa.Column("device", sa.String(16), nullable=False),
+        sa.Column("gpus", sa.Integer(), nullable=False),
+        sa.Column("gpu_kind", sa.String(64), nullable=True),
+        sa.Column("memory_bytes", sa.BigInteger(), nullable=True),
+        sa.Column("machines", sa.Integer(), nullable=False),
+        sa.Column("resources", sa.JSON(), nullable=False),
         sa.Column("timeout_seconds", sa.Double(), nullable=True),
+        sa.Column("ledger", sa.String(32), nullable=True),
         sa.Column("ran_seconds", sa.Double(), nullable=False),
         sa.Column("holder", sa.String(32), nullable=True),
         sa.Column("files_deleted", sa.DateTime(timezone=True), nullable=True),
@@ -182,9 +190,30 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_jobs"),
     )
     op.create_index("ix_jobs_holder", "jobs", ["holder"], unique=False)
-    op.create_index("ix_jobs_state", "jobs", ["state"], unique=False)
-    op.create_index("ix_jobs_state_priority_id", "jobs", ["state", "priority", "id"], unique=False)
+    op.create_index("ix_jobs_state_priority_tenant_id", "jobs", ["state", "priority", "tenant", "id"], unique=False)
     op.create_index("ix_jobs_tenant_id", "jobs", ["tenant", "id"], unique=False)
+    op.create_index("ix_jobs_tenant_state_id", "jobs", ["tenant", "state", "id"], unique=False)
+    op.create_table(
+        "job_turns",
+        sa.Column("queue", sa.String(16), nullable=False),
+        sa.Column("tenant", sa.String(63), nullable=False),
+        sa.Column("served", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("queue", "tenant", name="pk_job_turns"),
+    )
+    op.create_table(
+        "launches",
+        sa.Column("job_id", sa.String(64), nullable=False),
+        sa.Column("name", sa.String(63), nullable=False),
+        sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("asked", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("state", sa.String(16), nullable=False),
+        sa.Column("reason", sa.String(255), nullable=True),
+        sa.Column("failures", sa.Integer(), nullable=False),
+        sa.Column("due", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name="fk_launches_job_id_jobs", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("job_id", name="pk_launches"),
+        sa.UniqueConstraint("name", name="uq_launches_name"),
+    )
     op.create_table(
         "ledgers",
         sa.Column("id", sa.String(64), nullable=False),
@@ -318,6 +347,7 @@ def _create_tables() -> None:
         "webhooks",
         sa.Column("job_id", sa.String(64), nullable=False),
         sa.Column("url", sa.String(2000), nullable=False),
+        sa.Column("host", sa.String(253), nullable=False),
         sa.Column("secret", sa.String(255), nullable=False),
         sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name="fk_webhooks_job_id_jobs", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("job_id", name="pk_webhooks"),

@@ -6,14 +6,16 @@ import { editLabels, showLabels } from "./job-labels.js";
 import { cost, tag } from "./jobs-common.js";
 import { linePlot } from "./plots.js";
 import { FINAL, follow } from "./stream.js";
+import { watchWorkers } from "./workers.js";
 
 const id = byId("job").dataset.job;
 const base = `/v1/jobs/${id}`;
 const DRAW = 700;
 const MOST_POINTS = 2000;
-const ACTIONS = { queued: ["pause", "cancel"], running: ["pause", "cancel"], pausing: ["resume", "cancel"], paused: ["resume", "cancel"], failed: ["retry"], cancelled: ["retry"] };
+const ACTIONS = { preparing: ["pause", "cancel"], queued: ["pause", "cancel"], running: ["pause", "cancel"], pausing: ["resume", "cancel"], paused: ["resume", "cancel"], failed: ["retry"], cancelled: ["retry"] };
 /** What a state means and what can be done about it. */
 const WORDS = {
+  preparing: "A worker finds out how large its data set is and how much noise it needs. Then it waits for its turn. Nothing is released or charged yet.",
   queued: "It is waiting for a worker. If you pause it, it waits until you resume it; if you cancel it, it never starts.",
   running: "You can pause it at a checkpoint or cancel it. Either way, what it has released still counts.",
   pausing: "It stops at its next checkpoint and frees its worker.",
@@ -23,6 +25,8 @@ const WORDS = {
   failed: "You can run it again, as a new attempt from its last checkpoint. Its budget, if any, is charged again.",
   cancelled: "You can run it again, as a new attempt from its last checkpoint. Its budget, if any, is charged again.",
 };
+/** Of a job that failed before any worker started it: it has no checkpoint, and no budget was charged. */
+const NEVER_STARTED = "It was never started, and nothing was charged. You can run it again, for example once its data set is in place.";
 
 let lines = new AbortController();
 let job = null;
@@ -84,12 +88,13 @@ function head() {
   byId("times").textContent = told.filter(Boolean).join("; ");
   byId("failure").replaceChildren(...(job.failure ? [el("p", { class: "notice bad" }, job.failure)] : []));
   done();
+  byId("launch").textContent = launched();
   showLabels(job.labels);
   // Redrawn only when they change: a button mustn't lose the focus, or a click, to an event that comes meanwhile.
   const wanted = `${job.state} ${job.certificate}`;
   if (wanted === offered) return;
   offered = wanted;
-  byId("what").textContent = WORDS[job.state] || "";
+  byId("what").textContent = (job.state === "failed" && job.attempt === 0 ? NEVER_STARTED : WORDS[job.state]) || "";
   byId("actions").replaceChildren(...(ACTIONS[job.state] || []).map(button));
   byId("certificate").replaceChildren(...(job.certificate ? [certificate()] : []));
   belongings();
@@ -105,6 +110,20 @@ function done() {
   byId("steps").textContent = `Step ${job.progress.step} of ${job.progress.steps}: ${cost(job.progress)}${target() ? `; the target is epsilon ${target()}.` : "."}`;
   const minded = Number.isFinite(number(job.progress.epsilon)) ? job.caveats : [];
   byId("caveats").replaceChildren(...minded.map((line) => el("li", {}, `${line}.`)));
+}
+
+/** What it asked of machines, and the cluster's last word on its worker. */
+function launched() {
+  const { gpus, gpu_kind: kind, memory_bytes: bytes, cpus, seconds, machines } = job.resources || {};
+  const asked = [
+    gpus ? `${gpus} accelerator${gpus > 1 ? "s" : ""}${kind ? ` (${kind})` : ""}` : kind ? `an accelerator of the kind ${kind}` : null,
+    bytes ? `${figure(bytes / 2 ** 30)} GiB of memory` : null,
+    cpus ? `${cpus} cores` : null,
+    machines > 1 ? `${machines} machines` : null,
+    seconds ? `${figure(seconds / 3600)} hours at a time` : null,
+  ].filter(Boolean);
+  const said = job.launch ? `Its worker in the cluster: ${job.launch.state}${job.launch.reason ? ` (${job.launch.reason})` : ""}.` : "";
+  return [asked.length ? `It asks for ${asked.join(", ")}.` : "", said].filter(Boolean).join(" ");
 }
 
 /** The epsilon that the noise was calibrated to, or null where none was named or nothing is guaranteed. */
@@ -311,4 +330,4 @@ editLabels(base, (changed) => {
 byId("log-part").addEventListener("toggle", followLog);
 document.addEventListener("zetadp-key", start);
 document.addEventListener("zetadp-theme", draw);
-start();
+start().then(() => watchWorkers(() => job !== null && !FINAL.includes(job.state)));

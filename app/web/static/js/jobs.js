@@ -3,6 +3,7 @@
 import { Problem, api, byId, el, moment, refusal } from "./core.js";
 import { cost, tag } from "./jobs-common.js";
 import { say } from "./submit-fields.js";
+import { watchWorkers } from "./workers.js";
 
 const EVERY = 4000;
 
@@ -83,3 +84,4 @@ byId("newer").addEventListener("click", () => {
 });
 document.addEventListener("zetadp-key", again);
 show();
+watchWorkers();

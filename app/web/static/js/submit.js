@@ -3,6 +3,7 @@
 import { Problem, api, bound, byId, el, key, later, refusal, request } from "./core.js";
 import { bar, limitWords, telling } from "./ledgers-common.js";
 import { NAMES, fill, parsed, say, write } from "./submit-fields.js";
+import { watchWorkers } from "./workers.js";
 
 const place = byId("body");
 const PAUSE = 700;
@@ -200,3 +201,4 @@ function newName() {
 byId("form").dataset.once = newName();
 load();
 document.addEventListener("zetadp-key", load);
+watchWorkers();

@@ -1,0 +1,47 @@
+"""What the pages of jobs say while no worker is alive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.app import jobs_harness as harness
+from tests.walks.pages import Complaints, Service, keep_key
+
+SENTENCE = "No worker is running at the moment, so jobs wait until one is started."
+
+
+@pytest.mark.slow
+def test_pages_of_jobs_say_that_no_worker_is_alive_until_one_is(chromium: Any, tmp_path: Path) -> None:
+    service = Service(harness.settings(tmp_path))
+    service.start()
+    context, complaints = chromium.new_context(), Complaints()
+    try:
+        page = context.new_page()
+        complaints.watch(page)
+        with service.client() as client:
+            waiting, ended = harness.submit(client), harness.submit(client)
+            client.post(f"/v1/jobs/{ended}/cancel").raise_for_status()
+            page.goto(f"{service.address}/jobs/new")
+            keep_key(page)
+            paths = ("/jobs", "/jobs/new", f"/jobs/{waiting}")
+            for path in paths:
+                page.goto(service.address + path)
+                page.locator("#no-worker .notice").wait_for()
+                assert page.inner_text("#no-worker") == SENTENCE
+            with page.expect_response("**/readyz"):
+                page.goto(f"{service.address}/jobs/{ended}")
+            page.locator("#state", has_text="cancelled").wait_for()
+            assert page.inner_text("#no-worker") == ""
+            with harness.working(service.settings):
+                harness.wait_for_state(client, waiting, "succeeded")
+                for path in paths:
+                    with page.expect_response("**/readyz"):
+                        page.goto(service.address + path)
+                    assert page.inner_text("#no-worker") == ""
+        assert complaints.lines == []
+    finally:
+        context.close()
+        service.end()
