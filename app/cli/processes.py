@@ -6,9 +6,10 @@ import ipaddress
 import os
 import signal
 import socket
-import subprocess
 import sys
+import threading
 from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -16,19 +17,27 @@ from typing import Annotated
 import typer
 import uvicorn
 from pydantic import ValidationError
+from uvicorn.supervisors import Multiprocess
 
+from zetadp.app.access.rates import SHARED
 from zetadp.app.access.service import KeyService
+from zetadp.app.certificates.signing.keys import key_files
 from zetadp.app.cli.console import Exit, clear_errors, fail, out
+from zetadp.app.cli.supervision import supervised
 from zetadp.app.kit.database import Database
 from zetadp.app.kit.field_errors import field_errors
+from zetadp.app.kit.logs import configure_logs
 from zetadp.app.kit.settings import Settings
+from zetadp.app.kit.waiting import when_available
 from zetadp.trainer.parent import die_with_parent
+from zetadp.trainer.team_place import TeamPlace
 
 
 def register(app: typer.Typer) -> None:
     """Add these commands."""
     app.command()(serve)
     app.command()(worker)
+    app.command()(launcher)
     app.command()(demo)
 
 
@@ -37,42 +46,42 @@ def serve(
         str | None, typer.Option(help="IPv4 address to listen on; ZETADP_HOST if absent. Must be loopback until there are keys.")
     ] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port; 0 takes a free one; ZETADP_PORT if absent.")] = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, max=256, help="Processes that share the port and its rate limits; ZETADP_PROCESSES if absent.")
+    ] = None,
     with_worker: Annotated[bool, typer.Option("--with-worker", help="Also run one worker, which ends with the service.")] = False,
 ) -> None:
     """Run the REST service and print the address of its documentation."""
     with clear_errors():
         settings = read_settings()
         with _listening(host or settings.host, settings.port if port is None else port) as listener:
+            configure_logs(settings.log_level, settings.log_format)
             address, first_key = _address(listener), _first_key(settings, listener)
-            command = [sys.executable, "-m", "zetadp", "worker", "--parent", str(os.getpid())]
             # Uvicorn shuts down in good order on SIGTERM and then raises the signal again; as an exception it still ends the worker.
             signal.signal(signal.SIGTERM, _terminated)
-            running = subprocess.Popen(command, env=_without_key()) if with_worker else None
-            try:
-                _run(settings, listener, address, first_key)
-            except KeyboardInterrupt:
-                pass
-            finally:
-                if running is not None:
-                    running.terminate()
-                    running.wait()
+            if with_worker:
+                key_files(settings)  # makes the first one: a worker of a bucket begins only where the service's keys are
+            with supervised(settings) if with_worker else nullcontext(), suppress(KeyboardInterrupt):
+                _run(settings, listener, address, first_key, processes or settings.processes)
 
 
 def _terminated(_number: int, _frame: FrameType | None) -> None:
     raise SystemExit(0)
 
 
-def _run(settings: Settings, listener: socket.socket, address: str, first_key: str | None) -> None:
-    from zetadp.app.kit.logs import configure_logs
+def _run(settings: Settings, listener: socket.socket, address: str, first_key: str | None, processes: int) -> None:
     from zetadp.app.main import create_app
 
-    configure_logs(settings.log_level, settings.log_format)
     config = uvicorn.Config(
-        create_app(settings),
+        # Several processes each make their own, from the environment that they inherit.
+        create_app(settings) if processes == 1 else "zetadp.app.serving:application",
+        factory=processes > 1,
+        workers=processes,
         log_level=settings.log_level,
         log_config=None,  # its lines come out as ours do
         access_log=False,
         timeout_graceful_shutdown=2,
+        timeout_worker_healthcheck=60,  # a busy machine is no reason to end a process
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=settings.trusted_proxies,
         server_header=False,
@@ -82,7 +91,12 @@ def _run(settings: Settings, listener: socket.socket, address: str, first_key: s
     if first_key is not None:
         sys.stdout.write(f"admin key, shown this once: {first_key}\n")
     sys.stdout.flush()
-    uvicorn.Server(config).run(sockets=[listener])
+    if processes == 1:
+        uvicorn.Server(config).run(sockets=[listener])
+        return
+    os.environ["ZETADP_PROCESSES"] = str(processes)
+    (settings.data_dir / SHARED).unlink(missing_ok=True)  # an earlier service's counts
+    Multiprocess(config, [listener]).run()
 
 
 def _listening(host: str, port: int) -> socket.socket:
@@ -105,12 +119,17 @@ def _listening(host: str, port: int) -> socket.socket:
 
 
 def _first_key(settings: Settings, listener: socket.socket) -> str | None:
-    """An admin key for a service that never had a key, while only this machine can reach it; None if there are keys."""
+    """An admin key for a service that never had a key, while only this machine can reach it; None if there are keys.
+
+    It waits for a database that is locked or away: only the database tells whether there are keys.
+    """
+    if settings.admin_key is not None:
+        return None
     database = Database(settings)
     try:
-        database.migrate()
+        when_available(database.migrate, threading.Event())
         keys = KeyService(database)
-        if settings.admin_key is not None or not keys.is_empty():
+        if not when_available(keys.is_empty, threading.Event()):
             return None
         host = str(listener.getsockname()[0])
         if not ipaddress.ip_address(host).is_loopback:
@@ -124,11 +143,6 @@ def _first_key(settings: Settings, listener: socket.socket) -> str | None:
         database.close()
 
 
-def _without_key() -> dict[str, str]:
-    """The environment of a worker: it serves nobody and needs no key."""
-    return {name: value for name, value in os.environ.items() if name != "ZETADP_ADMIN_KEY"}
-
-
 def _address(listener: socket.socket) -> str:
     host, port = listener.getsockname()
     return f"http://{host}:{port}"
@@ -136,13 +150,46 @@ def _address(listener: socket.socket) -> str:
 
 def worker(
     parent: Annotated[int | None, typer.Option(help="Stop cleanly when this process, which started the worker, ends.")] = None,
+    job: Annotated[str | None, typer.Option(help="Run this job once it waits, and end.")] = None,
+    machines: Annotated[int, typer.Option(min=1, max=64, help="How many machines share the job.")] = 1,
+    machine: Annotated[int, typer.Option(min=0, max=63, help="Which of them this one is, from 0.")] = 0,
+    meet: Annotated[str | None, typer.Option(help="HOST:PORT of the first of them, where their processes meet.")] = None,
 ) -> None:
-    """Run one worker. It trains queued jobs, one at a time, each in its own process."""
+    """Run one worker. It trains queued jobs, one at a time, each in its own process.
+
+    With --job it is there for one job, as a launcher starts it.
+    """
+    from zetadp.app.worker.one_job import OneJob
     from zetadp.app.worker.process import main as run_worker
 
     if parent is not None and not die_with_parent(parent, signal.SIGTERM):
         fail(f"process {parent} didn't start this worker, or is gone", Exit.USAGE)
-    raise typer.Exit(run_worker(read_settings()))
+    settings = read_settings()
+    if job is None:
+        if (machines, machine, meet) != (1, 0, None):
+            fail("--machines, --machine and --meet go with --job", Exit.USAGE)
+        raise typer.Exit(run_worker(settings))
+    raise typer.Exit(run_worker(settings, only=OneJob(job_id=job, place=_place(machines, machine, meet))))
+
+
+def _place(machines: int, machine: int, meet: str | None) -> TeamPlace | None:
+    if machines == 1 and meet is None:
+        return None
+    host, colon, port = (meet or "").rpartition(":")
+    if not colon or not port.isdecimal():
+        fail(f"expected --meet HOST:PORT with --machines, got {meet!r}", Exit.USAGE)
+    try:
+        return TeamPlace(machines=machines, machine=machine, host=host, port=int(port))
+    except ValidationError as invalid:
+        fail(f"expected --machine below --machines and --meet HOST:PORT, got {machine}, {machines} and {meet!r}", Exit.USAGE)
+        raise AssertionError from invalid  # fail() leaves
+
+
+def launcher() -> None:
+    """Run the launcher: it starts a worker for each queued job where its resources are (ZETADP_LAUNCHER)."""
+    from zetadp.app.launching.process import main as run_launcher
+
+    raise typer.Exit(run_launcher(read_settings()))
 
 
 def demo(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Literal, final
+from typing import final
 
 from pydantic import AwareDatetime
 from sqlalchemy import func, select
@@ -20,15 +20,15 @@ from zetadp.app.jobs.charges import charge_of
 from zetadp.app.jobs.document import JOB_DOCUMENT, JobDocument
 from zetadp.app.jobs.errors import LeaseLost
 from zetadp.app.jobs.events import JobEvent
+from zetadp.app.jobs.fitting import fitting, needs_of_row
 from zetadp.app.jobs.history import append, change_state, locked
+from zetadp.app.jobs.needs import Capacity, check_available
+from zetadp.app.jobs.turns import take_next
 from zetadp.app.kit.database import Database
 from zetadp.app.tables.job_states import HELD_STATES, JobState, Outcome, after_outcome
 from zetadp.app.tables.jobs import ExecutorRow, JobEventRow, JobRow
 from zetadp.mechanisms.base import Value
 from zetadp.trainer.specs.report import CheckpointWritten
-
-Device = Literal["auto", "cpu", "cuda"]
-"""What a job asks for; ``auto`` runs anywhere."""
 
 
 class AttemptSuperseded(Exception):
@@ -46,19 +46,23 @@ class Attempt(Value):
 
     Attributes:
       number: its fencing token.
+      holder: the token of its worker's lease, which nobody but the service's own processes knows.
       started: time of the job's first start.
       timeout_seconds: how long workers may work on the job over all attempts; None for no limit.
       ran_seconds: how long they have, before this attempt.
+      memory_bytes: how much the job's processes may use on this machine; None for no limit of its own.
       charge: the ledger entry that reserves its plan; None without a ledger.
       traceparent: of the span that submitted the job; None where traces were off.
     """
 
     job_id: str
     number: int
+    holder: str
     started: AwareDatetime
     document: JobDocument
     timeout_seconds: float | None
     ran_seconds: float
+    memory_bytes: int | None
     charge: LedgerFacts | None
     traceparent: str | None = None
 
@@ -71,18 +75,14 @@ class Attempts:
         self._database = database
         self._maximum_worker_deaths = maximum_worker_deaths
 
-    def start_next(self, token: str, devices: Sequence[Device]) -> Attempt | None:
-        """Start the oldest waiting job with the highest priority that asks for one of these devices; None if there is none.
+    def start_next(self, token: str, capacity: Capacity) -> Attempt | None:
+        """Start the job that is next (``turns.py``) of those that this capacity suffices for; None if there is none.
 
         Raises:
           LeaseLost: the lease of this token no longer holds.
         """
-        waiting = (
-            select(JobRow.id)
-            .where(JobRow.state == JobState.QUEUED, JobRow.device.in_(devices))
-            .order_by(JobRow.priority.desc(), JobRow.id)
-            .limit(1)
-        )
+        enough = fitting(capacity)
+        waiting = select(JobRow.id).where(JobRow.state == JobState.QUEUED, enough).limit(1)
         with self._database.reading() as session:  # nearly always there is none, and the write lock is everyone's
             if session.scalar(waiting) is None:
                 return None
@@ -90,26 +90,35 @@ class Attempts:
             executor = session.scalar(select(ExecutorRow).where(ExecutorRow.token == token).with_for_update())
             if executor is None:
                 raise LeaseLost(token)
-            job_id = session.scalar(waiting.with_for_update(skip_locked=True))
-            if job_id is None:
+            job = take_next(session, JobState.QUEUED, HELD_STATES, enough)
+            if job is None:
                 return None
+            return _begun(session, executor, job)
+
+    def start(self, token: str, capacity: Capacity, job_id: str) -> Attempt | JobState | None:
+        r"""Start this job if it waits; otherwise its state, or None if there is no such job.
+
+        Raises:
+          LeaseLost: the lease of this token no longer holds.
+          InvalidParameter: it needs more than this capacity.
+        """
+        with self._database.writing() as session:
+            executor = session.scalar(select(ExecutorRow).where(ExecutorRow.token == token).with_for_update())
+            if executor is None:
+                raise LeaseLost(token)
             job = locked(session, job_id)
-            assert job is not None  # this transaction holds its row
-            executor.job_id = job.id
-            job.holder = token
-            job.attempt += 1
-            change_state(session, job, JobState.RUNNING)
-            assert job.started is not None  # set with the first change to running
-            return Attempt(
-                job_id=job.id,
-                number=job.attempt,
-                started=job.started,
-                document=JOB_DOCUMENT.validate_python(job.document),
-                timeout_seconds=job.timeout_seconds,
-                ran_seconds=job.ran_seconds,
-                charge=charge_of(session, job.id),
-                traceparent=job.traceparent,
-            )
+            if job is None or job.state != JobState.QUEUED:
+                return None if job is None else JobState(job.state)
+            check_available(needs_of_row(job), [capacity])
+            return _begun(session, executor, job)
+
+    def running(self, job_id: str) -> Attempt | JobState | None:
+        """The attempt that a worker has in hand; otherwise the job's state, or None if there is no such job."""
+        with self._database.reading() as session:
+            job = session.get(JobRow, job_id)
+            if job is None or job.state not in HELD_STATES or job.holder is None:
+                return None if job is None else JobState(job.state)
+            return _attempt(session, job)
 
     def wanted(self, attempt: Attempt) -> JobState:
         """The job's state: running, or the state that it should change to.
@@ -189,8 +198,37 @@ class Attempts:
             yield session, job
 
 
+def _begun(session: Session, executor: ExecutorRow, job: JobRow) -> Attempt:
+    """A waiting job that both are locked for, in this worker's hand."""
+    executor.job_id = job.id
+    job.holder = executor.token
+    job.attempt += 1
+    change_state(session, job, JobState.RUNNING)
+    return _attempt(session, job)
+
+
+def _attempt(session: Session, job: JobRow) -> Attempt:
+    assert job.started is not None  # set with the first change to running
+    assert job.holder is not None  # a worker has it in hand
+    return Attempt(
+        job_id=job.id,
+        number=job.attempt,
+        holder=job.holder,
+        started=job.started,
+        document=JOB_DOCUMENT.validate_python(job.document),
+        timeout_seconds=job.timeout_seconds,
+        ran_seconds=job.ran_seconds,
+        memory_bytes=job.memory_bytes,
+        charge=charge_of(session, job.id),
+        traceparent=job.traceparent,
+    )
+
+
 def end(session: Session, job: JobRow, outcome: Outcome, reason: str | None) -> None:
-    """Change a locked job that a worker holds to the state that this outcome leads to. The history gets a reason if that wasn't the aim."""
+    """Change a locked job that a worker holds or prepares to the state that this outcome leads to.
+
+    The history gets a reason if that wasn't the aim.
+    """
     state = after_outcome(JobState(job.state), outcome)
     asked = {JobState.PAUSING: JobState.PAUSED, JobState.CANCELLING: JobState.CANCELLED}.get(JobState(job.state))
     change_state(session, job, state, None if state is asked else reason)

@@ -2,7 +2,6 @@ r"""``GET /v1/hardware``: the live workers, what they run on, and which of your 
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
@@ -10,7 +9,7 @@ from sqlalchemy import select
 
 from zetadp.app.access.caller import Caller, requires
 from zetadp.app.access.scopes import Scope
-from zetadp.app.jobs.leases import database_time
+from zetadp.app.jobs.leases import database_time, is_alive
 from zetadp.app.jobs.resources import ExecutorEntry, ExecutorList
 from zetadp.app.kit.database import Database
 from zetadp.app.tables.jobs import ExecutorRow, JobRow
@@ -33,7 +32,7 @@ def list_hardware(request: Request, caller: Annotated[Caller, Depends(requires(S
                     hardware=row.hardware,
                     is_busy=row.job_id is not None,
                     job=row.job_id if tenant == caller.tenant else None,
-                    alive=moment - row.renewed <= timedelta(seconds=row.lease_seconds),
+                    alive=is_alive(row, moment),
                     since=row.since,
                     renewed=row.renewed,
                 )

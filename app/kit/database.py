@@ -6,7 +6,7 @@ import fcntl
 import secrets
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from importlib.resources import files
 from typing import TYPE_CHECKING, cast, final
@@ -39,6 +39,8 @@ UNAVAILABLE = (OperationalError, InterfaceError, InternalError, PoolExhausted)
 """Errors that mean that the connection is gone or the database doesn't answer. psycopg calls an ended transaction an ``InternalError``."""
 CONNECTIONS = 15
 """The most connections of one process; all are kept open, since opening one takes as long as several queries."""
+PROBE_SECONDS = 2.0
+"""How long a service that starts waits for the lock of its SQLite file before it starts without."""
 WRITING = "zetadp_writing"
 """Execution option of connections whose transactions will write."""
 
@@ -147,6 +149,20 @@ class Database:
         """Ask the database for an answer; raises SQLAlchemy's error if there is none."""
         with self._engine.connect() as connection:
             connection.execute(sqlalchemy.text("SELECT 1"))
+
+    def probe(self) -> None:
+        """Ask whether a start needn't wait: raises SQLAlchemy's error if the database doesn't answer, or its file is locked for a while."""
+        if not self.is_sqlite:
+            self.check()
+            return
+        import sqlite3  # as in ``upgrade``: only for this
+
+        try:
+            with closing(sqlite3.connect(self._engine.url.database or "", PROBE_SECONDS, isolation_level=None)) as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute("ROLLBACK")
+        except sqlite3.OperationalError as error:
+            raise OperationalError("BEGIN IMMEDIATE", None, error) from error
 
     def close(self) -> None:
         """Close every connection."""

@@ -43,7 +43,25 @@ def _host_names(text: str) -> str:
     return ",".join(names)
 
 
+def _device(text: str) -> str:
+    """What a worker runs its jobs on."""
+    if text in ("auto", "cpu", "cuda"):
+        return text
+    kind, _, items = text.partition(":")
+    listed = items.split(",")
+    # CUDA gives a process one part of a divided accelerator and nothing beside it.
+    alone = len(listed) == 1 or not any(item.startswith("MIG-") for item in listed)
+    if kind != "cuda" or not all(map(_ACCELERATOR.fullmatch, listed)) or len(set(listed)) < len(listed) or not alone:
+        raise ValueError(
+            "must be auto, cpu, cuda, or cuda: with accelerators separated by commas, like cuda:0,1, each a number or a GPU-... id, or "
+            f"one MIG-... id, got {text[:100]!a}"
+        )
+    return text
+
+
+StorageUrl = Annotated[str, Field(pattern=r"^(s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}){0,8}/?)?$")]
 Rate = Annotated[str, AfterValidator(_rate)]
+_ACCELERATOR = re.compile(r"[0-9]{1,3}|(GPU|MIG)-[0-9A-Za-z/-]{1,80}")
 _HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 
 
@@ -53,6 +71,10 @@ class Settings(BaseSettings):
 
     Attributes:
       data_dir: folder for everything that the service writes to disk: database, job folders, keys (``ZETADP_DATA_DIR``).
+      storage_url: where checkpoints, artifacts, uploads and data sets are: empty for ``data_dir``, which all workers then share, or
+        ``s3://BUCKET/PREFIX`` for a bucket of S3 or of a store that speaks its protocol. Credentials, region and endpoint come from the
+        environment (``AWS_ACCESS_KEY_ID``, ``AWS_REGION``, ``AWS_ENDPOINT_URL`` and so on) or from the machine's role.
+      storage_cache_bytes: how much of the disk of ``data_dir`` copies of stored files may take; a larger file isn't kept.
       data_sets_dir: folder of file-based data sets; every ``folder`` of a training spec is in it. Without it only data sets that come with
         the libraries can be used (``ZETADP_DATA_SETS_DIR``, which readers of data sets and training processes see).
       database_url: SQLAlchemy URL; a SQLite file in ``data_dir`` if absent, else ``postgresql://...`` (``ZETADP_DATABASE_URL``).
@@ -68,6 +90,7 @@ class Settings(BaseSettings):
       requests_per_address: how many requests without a key one address may send.
       failures_per_address: how many requests without the required valid key one address may send.
       port: port that the API listens on; 0 picks a free one.
+      processes: how many processes of the service share its port; ``zetadp serve --processes`` sets it.
       log_level: the least severe log lines that are written (to stderr).
       log_format: how log lines are written: one JSON object per line, plain text, or (``auto``) text on a terminal and JSON elsewhere.
       minimum_free_bytes: with less free space on the disk of ``data_dir``, new jobs are refused and the service isn't ready.
@@ -78,9 +101,17 @@ class Settings(BaseSettings):
       keep_webhook_days: how long the address and the secret of a job's webhook are kept after its end; for ever if absent.
       keep_audit_log_days: how long an entry of the audit log is kept, at least 30 days; for ever if absent.
       keep_call_days: how long the queue keeps answered calls.
-      executor_id: name of this worker; workers that run at the same time need different names.
-      device: what this worker's jobs run on (one worker per device): ``cpu``, ``cuda``, or ``cuda:1`` for the second accelerator; ``auto``
-        takes whatever the machine has. Jobs that ask for a device go only to a worker that has it.
+      executor_id: name of this worker, which no other worker that runs at the same time may have; if absent, its host's name and its
+        device, and a number if that worker isn't the only one.
+      device: what this worker's jobs run on: ``cpu``; ``cuda``; ``cuda:1`` for the second accelerator, ``cuda:0,1`` for two, or the ids
+        that the driver gives accelerators and their parts (``cuda:MIG-...``); ``auto`` takes whatever the machine has. Each accelerator
+        belongs to one worker. Jobs go only to a worker that has what they ask for.
+      accept_unfit_jobs: whether jobs are taken that ask for more than any living worker has: they wait for one that is started later.
+      launcher: where ``zetadp launcher`` starts a worker for each job: ``local`` (this machine), ``slurm`` or ``kubernetes``.
+      launches: how many workers it may have asked for at a time.
+      launcher_seconds: how often it compares what is queued with what the cluster runs.
+      launch_command: what starts a worker on the cluster's machines, as a shell would read it; ``--job`` and the job's id follow.
+      slurm_options: further options of ``sbatch``, like ``--partition=gpu --account=ward-3``.
       lease_seconds: how long a worker may be silent before other workers get its jobs.
       maximum_worker_deaths: a job ends ``failed``, without a further attempt, after this many workers died while running it.
       cancel_poll_seconds: how often a worker checks whether its job was cancelled; bounds how late it notices a cancellation.
@@ -90,9 +121,21 @@ class Settings(BaseSettings):
       resubmit_seconds: how often an idle worker looks for waiting jobs by itself, in case the queue doesn't call it.
       webhook_hosts: private names and addresses, separated by commas, that webhooks may go to, also without TLS.
       event_poll_seconds: how often an event stream looks for new events of its job.
-      calculation_seconds: how long one calculation may take before its request is refused; it can then be sent as a job.
-      batch_seconds: how long a whole batch may take; requests that it hasn't reached by then are refused likewise.
-      calculation_job_seconds: how long a calculation sent as a job may take.
+      calculation_seconds: how much processor time one calculation may take before its request is refused; it can then be sent as a job.
+      batch_seconds: how much a whole batch may take; requests that it hasn't reached by then are refused likewise.
+      verification_seconds: how much a certificate's verification may take.
+      calculation_job_seconds: how much a calculation sent as a job may take.
+      calculation_wait_seconds: how long a calculation may wait for its turn before its request is refused.
+      calculating_processes: how many processes calculate for each process of the service, at least 2; if absent as many as there are
+        processors for it. With 0 the service calculates itself, and expensive questions delay everybody.
+      calculation_bytes: how much memory a calculating process may use beside what it starts with; a calculation that needs more is refused.
+      calculations_per_address: how many unanswered calculations one address may have without a key.
+      calculations_per_key: how many one key may have.
+      preparing_seconds: how long a worker may take to read a submitted training's data set and to calibrate its noise.
+      training_bytes: how much memory the processes of one job may use before the worker ends them and fails the job; no limit if absent.
+        It counts what is theirs alone or shared among them, in memory or swapped out, not files mapped into memory and not an
+        accelerator's memory, and it is looked at every ``cancel_poll_seconds``.
+      tenant_jobs: how many jobs of one tenant may be unfinished at a time, calculations included.
       upload_bytes: the largest size of one uploaded file.
       tenant_bytes: the total size that one tenant's uploads and data sets may have.
       upload_seconds: how long receiving one file may take.
@@ -109,6 +152,8 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="ZETADP_", frozen=True, extra="forbid", hide_input_in_errors=True)
 
     data_dir: Path = Path("zetadp-data")
+    storage_url: StorageUrl = ""
+    storage_cache_bytes: Annotated[int, Field(ge=0, le=2**60)] = 20 * 2**30
     data_sets_dir: Path | None = None
     database_url: Annotated[str, AfterValidator(_postgresql_driver)] | None = None
     handbook_dir: Path | None = None
@@ -122,6 +167,7 @@ class Settings(BaseSettings):
     requests_per_address: Rate = "3000/minute"
     failures_per_address: Rate = "30/minute"
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
+    processes: Annotated[int, Field(ge=1, le=256)] = 1
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "json", "text"] = "auto"
     minimum_free_bytes: Annotated[int, Field(ge=0, le=2**60)] = 64 * 2**20
@@ -131,8 +177,14 @@ class Settings(BaseSettings):
     keep_webhook_days: Days | None = 30.0
     keep_audit_log_days: Annotated[float, Field(ge=30.0, le=36_500.0, allow_inf_nan=False)] | None = None
     keep_call_days: Days = 1.0
-    executor_id: ExecutorName = "local"
-    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?)$")] = "auto"
+    executor_id: ExecutorName | None = None
+    device: Annotated[str, AfterValidator(_device), Field(max_length=1000)] = "auto"
+    accept_unfit_jobs: bool = False
+    launcher: Literal["local", "slurm", "kubernetes"] = "local"
+    launches: Annotated[int, Field(ge=1, le=100_000)] = 64
+    launcher_seconds: Seconds = 2.0
+    launch_command: Annotated[str, Field(min_length=1, max_length=1000)] = "zetadp worker"
+    slurm_options: Annotated[str, Field(max_length=2000)] = ""
     lease_seconds: Annotated[float, Field(ge=0.5, le=3600.0, allow_inf_nan=False)] = 6.0
     maximum_worker_deaths: Annotated[int, Field(ge=1, le=100)] = 3
     cancel_poll_seconds: Seconds = 0.2
@@ -143,7 +195,16 @@ class Settings(BaseSettings):
     event_poll_seconds: Seconds = 0.2
     calculation_seconds: Seconds = 10.0
     batch_seconds: Seconds = 120.0
+    verification_seconds: Seconds = 20.0
+    calculation_wait_seconds: Seconds = 30.0
+    calculating_processes: Annotated[int, Field(ge=0, le=1024)] | None = None
+    calculations_per_address: Annotated[int, Field(ge=1, le=10_000)] = 8
+    calculations_per_key: Annotated[int, Field(ge=1, le=10_000)] = 64
+    calculation_bytes: Annotated[int, Field(ge=2**27, le=2**50)] = 2 * 2**30
     calculation_job_seconds: Seconds = 3600.0
+    preparing_seconds: Seconds = 3600.0
+    training_bytes: Annotated[int, Field(ge=2**28, le=2**50)] | None = None
+    tenant_jobs: Annotated[int, Field(ge=1, le=10**9)] = 20_000
     upload_bytes: Annotated[int, Field(ge=1, le=2**40)] = 2 * 2**30
     tenant_bytes: Annotated[int, Field(ge=0, le=2**60)] = 20 * 2**30
     upload_seconds: Seconds = 3600.0
@@ -158,6 +219,13 @@ class Settings(BaseSettings):
             # The URL may hold a password, so only its scheme is repeated.
             raise ValueError(f"database_url must start with sqlite:/// or postgresql://, got {url.split(':', 1)[0]!r}")
         return url
+
+    @field_validator("calculating_processes")
+    @classmethod
+    def _lanes(cls, count: int | None) -> int | None:
+        if count == 1:
+            raise ValueError("must be 0, or at least 2 (one for short calculations, one for long ones), got 1")
+        return count
 
     @field_validator("admin_key")
     @classmethod
@@ -181,6 +249,11 @@ class Settings(BaseSettings):
     def job_dir(self, job_id: str) -> Path:
         """The folder of one job: request, checkpoint, log, result and artifacts."""
         return self.data_dir.absolute() / "jobs" / job_id
+
+    @property
+    def facts_dir(self) -> Path:
+        """The folder of what is known about data sets that were read before (``zetadp/trainer/data/kept_facts.py``)."""
+        return self.data_dir.absolute() / "data-set-facts"
 
     @property
     def uploads_dir(self) -> Path:

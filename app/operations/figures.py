@@ -16,12 +16,13 @@ from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
 
 from zetadp.app.access.audit_log import AuditLog
+from zetadp.app.jobs.leases import database_time, is_alive
 from zetadp.app.kit.database import UNAVAILABLE, Database, now
 from zetadp.app.kit.disk import disk
 from zetadp.app.kit.settings import Settings
 from zetadp.app.ledgers.states import LedgerState
 from zetadp.app.tables.certificates import CertificateRow
-from zetadp.app.tables.job_states import FINAL_STATES, HELD_STATES, JobState
+from zetadp.app.tables.job_states import HELD_STATES, UNFINISHED_STATES, JobState
 from zetadp.app.tables.jobs import DeliveryRow, ExecutorRow, JobEventRow, JobRow
 from zetadp.app.tables.ledgers import LedgerEntryRow, LedgerRow
 
@@ -82,14 +83,14 @@ def _jobs(session: Session) -> list[Metric]:
     states = GaugeMetricFamily("zetadp_jobs", "Jobs, by state.", labels=["state"])
     for state in JobState:
         states.add_metric([state], counts.get(state, 0))
-    oldest: datetime | None = session.scalar(select(func.min(JobRow.created)).where(JobRow.state == JobState.QUEUED))
-    unfinished = [state for state in JobState if state not in FINAL_STATES]
+    waiting = (JobState.PREPARING, JobState.QUEUED)
+    oldest: datetime | None = session.scalar(select(func.min(JobRow.created)).where(JobRow.state.in_(waiting)))
     tried = select(func.coalesce(func.sum(JobRow.attempt), 0), func.coalesce(func.sum(JobRow.worker_deaths), 0))
-    attempts, deaths = session.execute(tried.where(JobRow.state.in_(unfinished))).one()
+    attempts, deaths = session.execute(tried.where(JobRow.state.in_(UNFINISHED_STATES))).one()
     waited = 0.0 if oldest is None else max(0.0, (now() - oldest).total_seconds())
     return [
         states,
-        _gauge("zetadp_queue_depth", "Jobs waiting for a worker.", counts.get(JobState.QUEUED, 0)),
+        _gauge("zetadp_queue_depth", "Jobs waiting for a worker, also to be prepared.", sum(counts.get(state, 0) for state in waiting)),
         _gauge("zetadp_queue_oldest_seconds", "Age of the oldest waiting job; 0 if none is waiting.", waited),
         _gauge("zetadp_jobs_in_hand", "Jobs held by a worker.", sum(counts.get(state, 0) for state in HELD_STATES)),
         _gauge("zetadp_unfinished_attempts", "Attempts of unfinished jobs.", attempts),
@@ -99,8 +100,8 @@ def _jobs(session: Session) -> list[Metric]:
 
 def _workers(session: Session) -> list[Metric]:
     rows = list(session.scalars(select(ExecutorRow)))
-    moment = now()
-    alive = [row for row in rows if (moment - row.renewed).total_seconds() <= row.lease_seconds]
+    moment = database_time(session)
+    alive = [row for row in rows if is_alive(row, moment)]
     workers = GaugeMetricFamily("zetadp_workers", "Workers, by whether they renew their lease.", labels=["state"])
     workers.add_metric(["idle"], sum(row.job_id is None for row in alive))
     workers.add_metric(["busy"], sum(row.job_id is not None for row in alive))

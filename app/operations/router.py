@@ -54,9 +54,11 @@ def read_metrics(request: Request, caller: Annotated[Caller, Depends(requires(Sc
     summary="Is the service ready?",
     responses={503: {"description": "Not ready; every check is listed.", "content": {"application/problem+json": {"schema": _NOT_READY}}}},
 )
-def ready(request: Request) -> Readiness:
+async def ready(request: Request) -> Readiness:
     """The database answers and has this version's tables, the disk has room, and the newest key signs; else 503 with what failed.
 
-    Needs no key. The answer is at most one second old.
+    The check `workers` fails if no worker is alive. The service is ready all the same: calculators answer, and jobs wait for a worker.
+
+    Needs no key. The answer is at most one second old and comes within a second; a check that takes longer has failed.
     """
-    return cast("ReadinessChecks", request.app.state.readiness).found()
+    return await cast("ReadinessChecks", request.app.state.readiness).found()

@@ -1,1 +1,1 @@
-"""The process that trains: takes waiting jobs, one at a time, and runs each in a child."""
+"""The process that trains: takes waiting jobs, one at a time, and runs each in a child; beside it, it prepares others."""

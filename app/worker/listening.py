@@ -17,9 +17,10 @@ from dbos import DBOS, DBOSConfig
 from zetadp.app.jobs.queue import APPLICATION, APPLICATION_VERSION, QUEUE, WORKFLOW, JobQueue, patient
 from zetadp.app.jobs.serializer import JsonSerializer
 from zetadp.app.kit.settings import Settings
+from zetadp.app.kit.waiting import Pauses
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 60.0
-"""Pause between two tries to reach the queue; each pause is twice the previous one."""
+"""Pauses between two tries to reach the queue."""
 CLOSING_SECONDS = 5.0
 """How long a worker that ends waits for the queue's threads."""
 _log = structlog.get_logger()
@@ -27,10 +28,12 @@ _log = structlog.get_logger()
 
 @final
 class Listener:
-    """Listens for calls while the context lasts. There may be one in a process: DBOS keeps itself in globals."""
+    """Listens for calls while the context lasts; ``heard`` is called for each at once. One in a process: DBOS keeps itself in globals."""
 
-    def __init__(self, settings: Settings, queue: JobQueue) -> None:
+    def __init__(self, settings: Settings, executor_id: str, queue: JobQueue, heard: Callable[[], None]) -> None:
         self._settings = settings
+        self._executor_id = executor_id
+        self._heard = heard
         self._queue = queue
         self._called, self._idle, self._closing = threading.Event(), threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._reach, name="listener", daemon=True)
@@ -57,7 +60,7 @@ class Listener:
         self._called.clear()
 
     def _reach(self) -> None:
-        pause, is_silent = FIRST_PAUSE_SECONDS, False
+        pauses, is_silent = Pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS), False
         while not self._closing.is_set():
             try:
                 self._launch()
@@ -66,8 +69,7 @@ class Listener:
                     _log.warning("queue_unavailable", error=type(error.__cause__ or error).__name__)
                 is_silent = True
                 DBOS.destroy(destroy_registry=True)
-                self._closing.wait(pause)
-                pause = min(2.0 * pause, LONGEST_PAUSE_SECONDS)
+                self._closing.wait(pauses.following())
             else:
                 if is_silent:
                     _log.info("queue_reached")
@@ -78,10 +80,11 @@ class Listener:
 
         @DBOS.workflow(name=WORKFLOW, max_recovery_attempts=None)
         def call(_job_id: str) -> None:
+            self._heard()
             self._idle.wait()
             self._called.set()
 
-        DBOS(config=_worker_config(self._settings))
+        DBOS(config=_worker_config(self._settings, self._executor_id))
         DBOS.listen_queues([QUEUE])
         DBOS.launch()
 
@@ -90,11 +93,20 @@ class Listener:
         DBOS.destroy(destroy_registry=True)
 
 
-def run_worker(settings: Settings, queue: JobQueue, run_next: Callable[[], bool], stopping: threading.Event) -> None:
+def run_worker(
+    settings: Settings,
+    executor_id: str,
+    queue: JobQueue,
+    run_next: Callable[[], bool],
+    stopping: threading.Event,
+    heard: Callable[[], None],
+) -> None:
     r"""Run jobs in this thread, one at a time, until ``stopping`` is set and the current job is released.
 
     Args:
+      executor_id: this worker's name.
       run_next: runs the next job to its end; False if none is waiting. It must return soon after ``stopping``.
+      heard: called when a call comes, also while a job runs: the job that is called for may have to be prepared.
     """
 
     def run_all() -> None:
@@ -104,20 +116,20 @@ def run_worker(settings: Settings, queue: JobQueue, run_next: Callable[[], bool]
     run_all()  # calls matter to an idle worker alone: what was left by a dead one needn't wait until they can be heard
     if stopping.is_set():
         return
-    with Listener(settings, queue) as listener:
+    with Listener(settings, executor_id, queue, heard) as listener:
         while not stopping.is_set():
             listener.busy()
             run_all()
             listener.wait(settings.resubmit_seconds)
 
 
-def _worker_config(settings: Settings) -> DBOSConfig:
+def _worker_config(settings: Settings, executor_id: str) -> DBOSConfig:
     return DBOSConfig(
         name=APPLICATION,
         system_database_url=patient(settings.queue_url),
         serializer=JsonSerializer(),
         application_version=APPLICATION_VERSION,
-        executor_id=settings.executor_id,
+        executor_id=executor_id,
         enable_otlp=False,
         log_level="WARNING",
     )

@@ -2,6 +2,9 @@ r"""Runs one attempt of a job: its folder, its child, the child's events, and it
 
 from __future__ import annotations
 
+import hashlib
+import secrets
+import shutil
 import signal
 import threading
 import time
@@ -14,13 +17,18 @@ import structlog
 
 from zetadp.app.jobs.attempts import Attempt, Attempts, AttemptSuperseded
 from zetadp.app.jobs.calculation import CalculationDocument
+from zetadp.app.jobs.document import TrainingDocument
 from zetadp.app.jobs.events import Logged
-from zetadp.app.jobs.folders import take_over
+from zetadp.app.jobs.folders import FolderTaken
+from zetadp.app.jobs.workspaces import Workspace, scratch_folder, workspace
 from zetadp.app.kit.database import UNAVAILABLE
 from zetadp.app.kit.disk import is_full
 from zetadp.app.kit.settings import Settings
 from zetadp.app.kit.tracing import Stretches, span
+from zetadp.app.kit.waiting import Pauses
+from zetadp.app.storage.base import ObjectDamaged, ObjectMissing, StorageUnavailable
 from zetadp.app.tables.job_states import JobState
+from zetadp.app.uploads.availability import at_hand
 from zetadp.app.worker.child import (
     EXIT_STOPPED,
     LOG,
@@ -33,12 +41,16 @@ from zetadp.app.worker.child import (
 )
 from zetadp.app.worker.completion import RunRefused, complete_calculation, complete_training
 from zetadp.app.worker.hardware import visible
+from zetadp.app.worker.memory import exceeds
+from zetadp.trainer.data import Uploaded
+from zetadp.trainer.request import LOST
 from zetadp.trainer.specs.report import Failed, Progress, Started
+from zetadp.trainer.team_place import TeamPlace
 
 SHUTDOWN_NOTICE_SECONDS = 2.0
 """A service manager sends SIGTERM to child and worker at once; the worker may see its own a little later."""
-RETRY_SECONDS = 0.5
-"""Between two tries while the database doesn't answer."""
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 5.0
+"""Pauses between two tries while the database doesn't answer."""
 _T = TypeVar("_T")
 _log = structlog.get_logger()
 
@@ -50,6 +62,7 @@ class Stop(StrEnum):
     TIMEOUT = "timeout"
     LOST_CHECKPOINT = "lost_checkpoint"
     SHUTDOWN = "shutdown"
+    MEMORY = "memory"
 
 
 @final
@@ -58,13 +71,24 @@ class Runner:
 
     Args:
       command: makes the command line of a child that trains from its folder.
+      place: this machine's among those that share its jobs; None for jobs of one machine.
     """
 
-    def __init__(self, settings: Settings, attempts: Attempts, stopping: threading.Event, command: ChildCommand) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        attempts: Attempts,
+        stopping: threading.Event,
+        command: ChildCommand,
+        place: TeamPlace | None = None,
+    ) -> None:
         self._settings = settings
         self._attempts = attempts
         self._stopping = stopping
         self._command = command
+        self._place = place
+        # Of a process of this name that was killed: it may be newer than what anybody has heard of, and is never continued from.
+        shutil.rmtree(scratch_folder(settings), ignore_errors=True)
 
     def run(self, attempt: Attempt) -> None:
         """Run the attempt to its end. Writes that the database can't take at once are made when it answers again."""
@@ -72,7 +96,7 @@ class Runner:
             _log.info("job_started")
             try:
                 with span("run job", {"zetadp.job": attempt.job_id, "zetadp.attempt": attempt.number}, "consumer", attempt.traceparent):
-                    _Run(self._settings, self._attempts, self._stopping, self._command, attempt).run()
+                    _Run(self._settings, self._attempts, self._stopping, self._command, attempt, team_of(self._place, attempt)).run()
                 _log.info("job_left")
             except AttemptSuperseded:
                 _log.warning("job_superseded")
@@ -80,11 +104,20 @@ class Runner:
 
 @final
 class _Run:
-    def __init__(self, settings: Settings, attempts: Attempts, stopping: threading.Event, command: ChildCommand, attempt: Attempt) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        attempts: Attempts,
+        stopping: threading.Event,
+        command: ChildCommand,
+        attempt: Attempt,
+        team: TeamPlace | None,
+    ) -> None:
         self._settings = settings
         self._attempts = attempts
         self._stopping = stopping
         self._attempt = attempt
+        self._team = team
         self._is_calculation = isinstance(attempt.document, CalculationDocument)
         self._command = calculation_command if self._is_calculation else command
         self._begun = time.monotonic()
@@ -100,6 +133,17 @@ class _Run:
             self._do()
         except (AttemptSuperseded, *UNAVAILABLE):
             raise
+        except StorageUnavailable:
+            # Only a worker that is asked to end gives up waiting. What wasn't kept was recorded nowhere and is done again.
+            self._patiently(lambda: self._attempts.stopped(self._attempt, "its worker was shut down while the storage didn't answer"))
+        except (ObjectMissing, ObjectDamaged) as error:
+            _log.error("kept_files_unreadable", error=type(error).__name__, key=error.key)
+            self._fail(f"what its earlier attempts kept, or its data, can't be read from the storage ({type(error).__name__})")
+        except FolderTaken:
+            self._patiently(lambda: self._attempts.wanted(self._attempt))  # by a later attempt, as a rule
+            self._fail(
+                "the storage holds what a later attempt kept, which the database doesn't know of: the job neither continues nor starts over"
+            )
         except Exception as error:
             # This worker can't do it; another may, and if none can the job ends.
             _log.exception("worker_failed")
@@ -107,33 +151,55 @@ class _Run:
             self._patiently(lambda: self._attempts.lost(self._attempt, how))
 
     def _do(self) -> None:
+        owner = secrets.token_hex(16)
+        place = self._patiently(lambda: workspace(self._settings, self._attempt.job_id, self._attempt.number, owner))
+        try:
+            self._work(place)
+        finally:
+            place.leave()
+
+    def _work(self, place: Workspace) -> None:
         folder = self._settings.job_dir(self._attempt.job_id)
-        workdir = take_over(folder, self._attempt.number)
-        write_request(workdir, self._attempt.document)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        data_sets = self._patiently(lambda: self._data_sets(place))
+        write_request(place.folder, self._attempt.document)
         with sole_user(folder, lambda: self._reason_to_stop() is not None, self._settings.lease_seconds) as lock:
             if lock is None:
                 self._end_stopped(self._reason_to_stop())
                 return
             with JobChild(
-                self._command(workdir),
+                self._command(place.folder),
                 folder / LOG,
                 lock,
                 self._settings.data_sets_dir,
                 visible(self._settings.device),
-                self._settings.made_data_sets_dir,
+                data_sets,
+                self._team,
             ) as child:
                 self._record([Logged(line=f"attempt {self._attempt.number}: process started")])
-                stop, reason = self._follow(child)
+                stop, reason = self._follow(child, place)
                 code = child.exit_code()
+            self._patiently(place.keep)  # also what it wrote and didn't tell: its end is told now
             self._record([Logged(line=f"attempt {self._attempt.number}: process ended with code {code}")])
             if code == 0:
-                self._complete(workdir)
+                self._complete(place)
+            elif stop is Stop.MEMORY:
+                self._fail(reason or "it used too much memory")
+            elif stop is None and code == LOST:
+                self._patiently(lambda: self._attempts.lost(self._attempt, "a machine that shared it was lost"))
             elif stop is not None or code in (EXIT_STOPPED, -signal.SIGTERM):
                 self._end_stopped(stop)
             else:
                 self._fail(reason or _described_exit(code, "calculation" if self._is_calculation else "training"))
 
-    def _follow(self, child: JobChild) -> tuple[Stop | None, str | None]:
+    def _data_sets(self, place: Workspace) -> Path:
+        """The folder of the data sets made from uploads, with the one that this job needs."""
+        document = self._attempt.document
+        if isinstance(document, TrainingDocument) and isinstance(data := document.spec.data, Uploaded):
+            return at_hand(self._settings, data.data_set, place.folder.parent / "data-sets")
+        return self._settings.made_data_sets_dir
+
+    def _follow(self, child: JobChild, place: Workspace) -> tuple[Stop | None, str | None]:
         """Copy the child's events until its end; returns why it was stopped, if it was, and its own reason for failing, if it gave one."""
         stop: Stop | None = None
         reason: str | None = None
@@ -145,8 +211,13 @@ class _Run:
                 if stop is None and self._forgets(events):
                     stop = Stop.LOST_CHECKPOINT
                     child.kill()
+                # What is told of a step mustn't be lost with this machine: the step would be run again, and released twice.
+                self._patiently(place.keep)
                 self._record(events)
-            if stop is None and (stop := self._reason_to_stop()) is not None:
+            if stop is None and (too_much := exceeds(child.pid, self._settings.training_bytes, self._attempt.memory_bytes)) is not None:
+                stop, reason = Stop.MEMORY, too_much
+                child.kill()
+            elif stop is None and (stop := self._reason_to_stop()) is not None:
                 child.stop()
                 deadline = time.monotonic() + self._settings.stop_grace_seconds
             elif time.monotonic() > deadline:
@@ -194,8 +265,8 @@ class _Run:
             self._fail(f"it ran for longer than its timeout of {attempt.timeout_seconds:g} s")
         elif stop is Stop.LOST_CHECKPOINT:
             self._fail(
-                "the checkpoint with its earlier steps isn't in this worker's data folder; if run again they would be released twice "
-                "and counted once. Workers of one service share one data folder"
+                "the checkpoint with its earlier steps isn't in this worker's storage; if run again they would be released twice "
+                "and counted once. Workers of one service share one storage: a data folder, or what ZETADP_STORAGE_URL names"
             )
         elif stop is Stop.SHUTDOWN or self._stopping.wait(SHUTDOWN_NOTICE_SECONDS):
             self._patiently(lambda: self._attempts.stopped(attempt, "its worker was shut down"))
@@ -205,33 +276,55 @@ class _Run:
     def _fail(self, reason: str) -> None:
         self._patiently(lambda: self._attempts.fail(self._attempt, reason))
 
-    def _complete(self, workdir: Path) -> None:
+    def _complete(self, place: Workspace) -> None:
         document = self._attempt.document
 
         def complete() -> None:
             if isinstance(document, CalculationDocument):
-                complete_calculation(self._attempt, self._attempts, workdir)
+                complete_calculation(self._attempt, self._attempts, place)
             else:
-                complete_training(self._attempt, document, self._attempts, workdir, self._settings)
+                complete_training(self._attempt, document, self._attempts, place, self._settings)
 
         try:
             self._patiently(complete)
         except RunRefused as refusal:
             self._fail(str(refusal))
+            return
+        try:
+            place.settle()
+        except StorageUnavailable as error:
+            _log.warning("not_deleted", error=error.what)  # what is left goes with the job's files
 
     def _patiently(self, operation: Callable[[], _T]) -> _T:
-        """Do it when the database answers. A stopping worker doesn't wait longer than its child would be given."""
+        """Do it when database and storage answer. A stopping worker doesn't wait longer than its child would be given."""
         deadline = float("inf")
+        pauses = Pauses(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         while True:
             try:
                 return operation()
-            except UNAVAILABLE as error:
+            except (*UNAVAILABLE, StorageUnavailable) as error:
                 if self._stopping.is_set():
                     deadline = min(deadline, time.monotonic() + self._settings.stop_grace_seconds)
                 if time.monotonic() > deadline:
                     raise
-                _log.warning("database_unavailable", error=type(error).__name__)
-                time.sleep(RETRY_SECONDS)
+                pause = pauses.following()
+                if isinstance(error, StorageUnavailable):
+                    _log.warning("storage_unavailable", error=error.what, pause_seconds=pause)
+                    self._patiently(lambda: self._attempts.wanted(self._attempt))  # a superseded attempt needn't wait for it
+                else:
+                    _log.warning("database_unavailable", error=type(error).__name__, pause_seconds=pause)
+                if self._stopping.is_set():
+                    time.sleep(FIRST_PAUSE_SECONDS)
+                else:
+                    self._stopping.wait(pause)
+
+
+def team_of(place: TeamPlace | None, attempt: Attempt) -> TeamPlace | None:
+    """The place with the secret of this attempt's team, which follows from what only the service's own processes know."""
+    if place is None:
+        return None
+    secret = hashlib.sha256(f"{attempt.holder}:{attempt.number}".encode()).hexdigest()
+    return place.model_copy(update={"secret": secret})
 
 
 def _described_exit(code: int, work: str) -> str:

@@ -35,10 +35,13 @@ class Order(IntEnum):
     COMPLAIN = 7
     HOLD = 8
     COMPLAIN_AND_HOLD = 9
+    SWELL = 10
 
 
 HOLDING = (Order.HOLD, Order.COMPLAIN_AND_HOLD)
 """The first attempt of these ends when it is told to and never by itself, however long a busy machine takes to tell it."""
+SWOLLEN_BYTES = 400 * 2**20
+"""What a child that swells holds before its first step, until it is ended."""
 HELD_STEP = 7
 """The step that they wait at, between two checkpoints."""
 
@@ -46,6 +49,13 @@ HELD_STEP = 7
 def say(event: str, **fields: object) -> None:
     sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
     sys.stdout.flush()
+
+
+def pids_of(workdir: Path) -> Path:
+    """Where the processes that worked on the job are listed: in its folder, or where a test wants them that outlive the folder."""
+    job = workdir.parents[1]  # each attempt has a folder of its own in it
+    kept = os.environ.get("FAKE_CHILD_PIDS")
+    return job / "pids" if kept is None else Path(kept) / job.name
 
 
 def main(workdir: Path, parent: int) -> int:
@@ -57,7 +67,7 @@ def main(workdir: Path, parent: int) -> int:
     order = Order(runtime["microbatch_size"])
     stopping: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: None if order is Order.IGNORE_SIGTERM else stopping.append(number))
-    with (workdir.parents[1] / "pids").open("a") as pids:  # the job's folder; each attempt has one of its own in it
+    with pids_of(workdir).open("a") as pids:
         pids.write(f"{os.getpid()}\n")
     checkpoint = workdir / "checkpoint.safetensors"
     first = int(checkpoint.read_text()) if checkpoint.exists() else 0
@@ -67,13 +77,17 @@ def main(workdir: Path, parent: int) -> int:
         sys.stderr.write('Traceback (most recent call last):\n  File "/x/train.py", line 3, in step\n    check(record)\n')
         sys.stderr.write("ValueError: the record of Jane Doe is wrong\n" + "x" * 100_000 + "\n")
         sys.stderr.flush()
+    swollen = b"x" * SWOLLEN_BYTES if order is Order.SWELL else b""
+    while swollen and not stopping:
+        time.sleep(0.02)
     for step in range(first + 1, plan["steps"] + 1):
         time.sleep(runtime["checkpoint_seconds"])
         say("progress", step=step, steps=plan["steps"], epsilon=step / plan["steps"], delta=plan["delta"], seconds=0.1)
         while order in HOLDING and step == HELD_STEP and workdir.name == FIRST_ATTEMPT and not stopping:
             time.sleep(0.02)
         if step % 5 == 0 or stopping:
-            checkpoint.write_text(str(step))
+            checkpoint.with_name(".checkpoint.tmp").write_text(str(step))
+            checkpoint.with_name(".checkpoint.tmp").replace(checkpoint)
             say("checkpoint", step=step)
         if stopping:
             say("stopped", step=step)

@@ -25,6 +25,7 @@ PRELOADED = [
     "zetadp.app.worker.process",
     *(f"zetadp.app.cli.{found.name}" for found in pkgutil.iter_modules(cli.__path__)),
     "tests.app.jobs_harness",
+    "tests.app.preloaded_facts",
 ]
 """What every process of the tests that is forked finds loaded. All of them share one fork server, whoever starts it."""
 

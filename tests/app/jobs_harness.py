@@ -31,6 +31,7 @@ from starlette.types import ASGIApp
 from tests.app import fake_child
 from tests.app.fake_child import Order
 from tests.app.forked import PRELOADED
+from tests.app.preparing_harness import preparing_here
 from zetadp.app.kit.database import Database
 from zetadp.app.kit.settings import Settings
 from zetadp.app.main import create_app
@@ -223,7 +224,7 @@ def work(variables: dict[str, str], child: str, queue_url: str | None) -> None:
     def stand_in(workdir: Path) -> list[str]:
         return [sys.executable, fake_child.__file__, str(workdir), str(os.getpid())]
 
-    raise SystemExit(worker.main(of, training_command if child == "real" else stand_in))
+    raise SystemExit(worker.main(of, training_command if child == "real" else stand_in, preparing_here(of.made_data_sets_dir)))
 
 
 def wait_until(
@@ -304,7 +305,8 @@ def stream(client: httpx2.Client, job_id: str, after: int | None = None) -> Iter
 
 def child_pids(of: Settings, job_id: str) -> list[int]:
     """Process ids of the fake children that worked on the job, in order."""
-    pids = of.job_dir(job_id) / "pids"
+    kept = os.environ.get("FAKE_CHILD_PIDS")
+    pids = of.job_dir(job_id) / "pids" if kept is None else Path(kept) / job_id
     return [int(line) for line in pids.read_text().split()] if pids.exists() else []
 
 

@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,6 +17,8 @@ from fastapi.testclient import TestClient
 
 from tests.app import documents
 from tests.app.documents import DOCUMENTS, NAMES, PAGES, README, ROOT, Call
+from tests.app.openapi_harness import document
+from tests.selection import chosen
 from zetadp.app.kit.settings import Settings
 from zetadp.app.main import create_app
 from zetadp.app.web.start import STEPS
@@ -34,9 +35,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
     return TestClient(create_app(Settings(data_dir=tmp_path_factory.mktemp("data"))), base_url=SERVICE)
 
 
-@cache
 def routes() -> dict[str, Any]:
-    return create_app(Settings()).openapi()["paths"]
+    return document()["paths"]
 
 
 def described(path: str, method: str | None = None) -> bool:
@@ -104,7 +104,10 @@ def test_every_route_that_a_sentence_names_is_there(path: Path) -> None:
     assert [one for one in named if not described(one)] == []
 
 
-@pytest.mark.parametrize(("path", "block"), [(path, block) for path in DOCUMENTS for block in documents.blocks(path, "python")])
+SNIPPETS = [(path, block) for path in DOCUMENTS for block in documents.blocks(path, "python")]
+
+
+@pytest.mark.parametrize(("path", "block"), chosen(SNIPPETS, [snippet for snippet in SNIPPETS if snippet[0] == README]))
 def test_every_python_snippet_runs(path: Path, block: str, tmp_path: Path) -> None:
     if "torch" in block:
         pytest.importorskip("torch")

@@ -3,6 +3,7 @@ r"""What users do to jobs that a real worker has in hand: pausing, resuming, ret
 from __future__ import annotations
 
 import json
+import socket
 from base64 import b64decode
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from zetadp.app.cli import app
 from zetadp.app.kit.database import Database
 from zetadp.app.kit.settings import Settings
 from zetadp.app.tables.jobs import JobRow
+from zetadp.app.worker.naming import names
 
 SLOW = 0.5
 
@@ -78,7 +80,7 @@ def test_paused_job_frees_its_worker_and_goes_on_from_its_checkpoint_when_resume
     assert resumed.data["resumed_from_step"] == stopped.data["step"]
     assert [event.data["step"] for event in events if event.kind == "progress"] == list(range(1, 21))
     assert [event.data["state"] for event in events if event.kind == "state"] == [
-        "queued", "running", "pausing", "paused", "queued", "running", "succeeded",
+        "preparing", "queued", "running", "pausing", "paused", "queued", "running", "succeeded",
     ]  # fmt: skip
 
 
@@ -175,7 +177,8 @@ def test_hardware_names_the_worker_and_what_it_runs(service: Service) -> None:
     job_id = submit(service.client, Order.HOLD)
     until(service, job_id, "progress")
     [worker] = service.client.get("/v1/hardware").json()["workers"]
-    assert (worker["id"], worker["device"], worker["is_busy"], worker["job"], worker["alive"]) == ("local", "auto", True, job_id, True)
+    assert (worker["device"], worker["is_busy"], worker["job"], worker["alive"]) == ("auto", True, job_id, True)
+    assert worker["id"] == next(names(None, socket.gethostname(), "auto"))
     assert "CPU threads" in worker["hardware"]
     act(service, job_id, "cancel")
     wait_until(lambda: not service.client.get("/v1/hardware").json()["workers"][0]["is_busy"])

@@ -11,10 +11,12 @@ import pytest
 from sqlalchemy.orm import Session
 
 from tests.app.jobs_harness import spec
+from tests.app.preparing_harness import prepare_all
 from zetadp.app.jobs.attempts import Attempt, Attempts, AttemptSuperseded
 from zetadp.app.jobs.errors import LeaseLost
 from zetadp.app.jobs.events import ArtifactsStored
 from zetadp.app.jobs.leases import Executor, Leases
+from zetadp.app.jobs.needs import Capacity
 from zetadp.app.jobs.queue import JobQueue
 from zetadp.app.jobs.resources import JobSubmission
 from zetadp.app.kit.database import Database, now
@@ -23,11 +25,11 @@ from zetadp.app.submissions.service import JobService
 from zetadp.app.tables.certificates import CertificateRow
 from zetadp.app.tables.job_states import Action, JobState
 from zetadp.app.tables.jobs import JobRow
-from zetadp.app.worker.hardware import devices_of
+from zetadp.app.worker.hardware import capacity_of
 from zetadp.trainer.specs.report import Progress
 
 MAXIMUM_DEATHS = 3
-ANY = ("auto", "cpu")
+ANY = Capacity()
 PROGRESS = Progress(step=1, steps=20, epsilon=0.1, delta=1e-5, seconds=0.1)
 
 
@@ -76,7 +78,9 @@ def executor(name: str, lease_seconds: float = 6.0) -> Executor:
 
 
 def submitted(service: JobService, **fields: object) -> str:
-    return service.submit(JobSubmission.model_validate({"spec": spec(), **fields}), None).id
+    job_id = service.submit(JobSubmission.model_validate({"spec": spec(), **fields}), None).id
+    prepare_all(service._database)
+    return job_id
 
 
 def started(attempts: Attempts, token: str) -> Attempt:
@@ -93,6 +97,24 @@ def test_each_start_has_a_higher_number(attempts: Attempts, token: str, job_id: 
     first = started(attempts, token)
     attempts.stopped(first)
     assert [first.number, started(attempts, token).number] == [1, 2]
+
+
+def test_idle_worker_puts_back_the_job_that_it_holds_without_knowing(
+    service: JobService, attempts: Attempts, leases: Leases, token: str, job_id: str
+) -> None:
+    started(attempts, token)  # and the answer is lost
+    assert leases.idle(token) == [job_id]
+    with service._database.reading() as session:
+        row = session.get_one(JobRow, job_id)
+        assert (row.state, row.holder, row.worker_deaths) == ("queued", None, 0)
+    assert started(attempts, token).number == 2
+
+
+def test_idle_worker_leaves_the_jobs_of_others(attempts: Attempts, leases: Leases, token: str, job_id: str) -> None:
+    other = leases.take(executor("b"))
+    attempt = started(attempts, other)
+    assert leases.idle(token) == []
+    assert attempts.wanted(attempt) is JobState.RUNNING
 
 
 def test_job_in_hand_is_not_taken_up_again(attempts: Attempts, token: str, job_id: str) -> None:
@@ -118,10 +140,11 @@ def test_higher_priority_goes_first_then_age(service: JobService, attempts: Atte
     assert [started(attempts, token).job_id for _ in range(3)] == [high, also_high, low]
 
 
-def test_job_that_asks_for_a_device_waits_for_a_worker_that_has_it(service: JobService, attempts: Attempts, token: str) -> None:
-    needs_cuda = submitted(service, runtime={"device": "cuda"})
-    assert attempts.start_next(token, devices_of("cpu", [])) is None
-    taken = attempts.start_next(token, devices_of("cuda:1", ["an accelerator"]))
+def test_job_that_asks_for_a_device_waits_for_a_worker_that_has_it(service: JobService, attempts: Attempts, leases: Leases) -> None:
+    needs_cuda = submitted(service, runtime={"device": "cuda"})  # before any worker lives: nobody knows yet what they will have
+    token = leases.take(executor("a"))
+    assert attempts.start_next(token, ANY) is None
+    taken = attempts.start_next(token, capacity_of("cuda:1", ["an accelerator"], None))
     assert taken is not None
     assert taken.job_id == needs_cuda
 
@@ -257,11 +280,12 @@ def test_event_numbers_have_no_gaps_when_many_write(service: JobService, attempt
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: attempts.record(attempt, [PROGRESS, PROGRESS], 1.0), range(10)))
     records, _ = service.events(job_id, 0)
-    assert [record.number for record in records] == list(range(1, 23))
+    assert [record.number for record in records] == list(range(1, 24))
 
 
 def test_settings_of_a_run_come_back_exactly(attempts: Attempts, token: str, service: JobService) -> None:
     submission = JobSubmission.model_validate({"spec": spec(clipping_bound=0.1 + 0.2, steps=7), "labels": {"a": "b"}})
     job = service.submit(submission, None)
+    prepare_all(service._database)
     document = started(attempts, token).document
     assert (document.spec, document.plan, job.labels) == (submission.spec, submission.spec.plan(), {"a": "b"})

@@ -44,6 +44,7 @@ def test_migrations_make_the_tables_of_the_models(database: Database) -> None:
         assert compare_metadata(context, Base.metadata) == []
 
 
+@pytest.mark.slow
 def test_api_and_worker_may_migrate_at_the_same_moment(tmp_path: Path) -> None:
     environment = {**os.environ, "ZETADP_DATA_DIR": str(tmp_path)}
     starters = [subprocess.Popen([sys.executable, "-c", MIGRATE], env=environment) for _ in range(3)]

@@ -119,14 +119,6 @@ def test_worker_outlives_a_queue_on_postgresql_that_cannot_be_reached_at_its_sta
             stop(worker)
 
 
-def test_service_that_cannot_reach_the_database_at_its_start_says_so(tmp_path: Path) -> None:
-    of = Settings.model_validate(settings(tmp_path).model_dump() | {"database_url": "postgresql://nobody:hunter2@127.0.0.1:1/none"})
-    with working(of) as worker:
-        assert worker.wait() == 75
-    assert "the database doesn't answer: OperationalError" in worker.log
-    assert "hunter2" not in worker.log
-
-
 def calls(of: Settings, status: str = "SUCCESS") -> int:
     """How many calls a worker has answered, or has in hand (``PENDING``)."""
     schema = "dbos." if of.database_url else ""

@@ -13,11 +13,13 @@ import httpx2
 import pytest
 
 from tests.app.jobs_harness import WAIT_SECONDS, postgresql_server, serving, settings, spec, submit, wait_until
+from tests.app.preparing_harness import prepare_all
 from tests.app.proxy import proxied
 from zetadp.app.access.watch import KeyLooks
 from zetadp.app.jobs.attempts import Attempts
 from zetadp.app.jobs.events import HISTORY, JobEventRecord, Logged
 from zetadp.app.jobs.leases import Executor, Leases
+from zetadp.app.jobs.needs import Capacity
 from zetadp.app.jobs.queue import JobQueue
 from zetadp.app.jobs.resources import JobSubmission
 from zetadp.app.kit.database import Database
@@ -78,9 +80,10 @@ def test_open_streams_outlive_the_database_and_tell_every_event_once(tmp_path: P
         direct = Settings.model_validate(of.model_dump() | {"database_url": url})
         with serving(of) as client, closing(Database(direct)) as database:
             job_id = submit(client)
+            prepare_all(database)
             token = Leases(database, 3).take(Executor(id="a", host="a", device="auto", hardware="none", lease_seconds=3600.0))
             attempts = Attempts(database, 3)
-            attempt = attempts.start_next(token, ("auto",))
+            attempt = attempts.start_next(token, Capacity())
             assert attempt is not None
             seen: dict[str, list[int]] = {"events": [], "logs": []}
             streams = [pool.submit(follow, client, f"/v1/jobs/{job_id}/{name}", seen[name].append) for name in seen]
@@ -91,19 +94,19 @@ def test_open_streams_outlive_the_database_and_tell_every_event_once(tmp_path: P
                     attempts.record(attempt, [progress, Logged(line=f"line {step}")], 1.0)
 
             tell(1, 3)
-            wait_until(lambda: [len(seen[name]) for name in seen] == [5, 3])
+            wait_until(lambda: [len(seen[name]) for name in seen] == [6, 3])
             proxy.cut()
             tell(4, 6)
             time.sleep(OUTAGE_SECONDS)
-            assert [len(seen[name]) for name in seen] == [5, 3]
+            assert [len(seen[name]) for name in seen] == [6, 3]
             proxy.mend()
-            wait_until(lambda: [len(seen[name]) for name in seen] == [8, 6])
+            wait_until(lambda: [len(seen[name]) for name in seen] == [9, 6])
             tell(7, 9)
             attempts.fail(attempt, "that was all")
             for stream in streams:
                 stream.result(WAIT_SECONDS)
-            # Two changes of state and nine steps on one stream, nine lines on the other, then the last change of state.
-            assert seen == {"events": [1, 2, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21], "logs": [4, 6, 8, 10, 12, 14, 16, 18, 20]}
+            # Three changes of state and nine steps on one stream, nine lines on the other, then the last change of state.
+            assert seen == {"events": [1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22], "logs": [5, 7, 9, 11, 13, 15, 17, 19, 21]}
 
 
 def follow(client: httpx2.Client, path: str, note: Callable[[int], None]) -> None:

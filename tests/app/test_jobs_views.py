@@ -10,8 +10,10 @@ import pytest
 from sqlalchemy import event
 
 from tests.app.jobs_harness import postgresql_server, spec
+from tests.app.preparing_harness import prepare_all
 from zetadp.app.jobs.attempts import Attempts
 from zetadp.app.jobs.leases import Executor, Leases
+from zetadp.app.jobs.needs import Capacity
 from zetadp.app.jobs.queue import JobQueue
 from zetadp.app.jobs.resources import Job, JobSubmission
 from zetadp.app.kit.database import Database
@@ -41,7 +43,9 @@ def made(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Generator[JobSe
 
 
 def submitted(service: JobService, **fields: object) -> str:
-    return service.submit(JobSubmission.model_validate({"spec": spec(), **fields}), None).id
+    job_id = service.submit(JobSubmission.model_validate({"spec": spec(), **fields}), None).id
+    prepare_all(service._database)
+    return job_id
 
 
 def page(service: JobService) -> tuple[Job, ...]:
@@ -69,7 +73,7 @@ def test_jobs_of_every_kind_look_in_a_page_as_they_do_by_themselves(service: Job
         ids.append(submitted(service, labels={"number": str(number)}))
         if number == 4:
             break
-        attempt = attempts.start_next(token, ("auto",))
+        attempt = attempts.start_next(token, Capacity())
         assert attempt is not None
         told = Progress(step=number + 1, steps=20, epsilon=0.1, delta=1e-5, seconds=0.1)
         attempts.record(attempt, [told, Metrics(step=number + 1, held_out="public", metrics={"accuracy": 0.5})], 1.0)

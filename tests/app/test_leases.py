@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from sqlalchemy import select, update
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from tests.app.fake_child import Order
 from tests.app.jobs_harness import (
@@ -45,8 +45,8 @@ def named(of: Settings, name: str) -> Settings:
     return Settings.model_validate(of.model_dump() | {"executor_id": name, "lease_seconds": LEASE_SECONDS})
 
 
-def executor(name: str = "a", host: str = "here") -> Executor:
-    return Executor(id=name, host=host, device="auto", hardware="none", lease_seconds=0.6)
+def executor(name: str = "a", lock: str = "here") -> Executor:
+    return Executor(id=name, host="the same", lock=lock, device="auto", hardware="none", lease_seconds=0.6)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -90,7 +90,7 @@ class Clock:
 
 def lease(beat: int) -> Seen:
     return Seen.model_validate(
-        {"id": "a", "token": "t", "beat": beat, "lease_seconds": 6.0, "host": "here", "renewed": "2026-01-01T00:00:00Z"}
+        {"id": "a", "token": "t", "beat": beat, "lease_seconds": 6.0, "host": "h", "lock": "", "renewed": "2026-01-01T00:00:00Z"}
     )
 
 
@@ -178,26 +178,84 @@ def test_taken_lease_cannot_be_renewed(database: Database) -> None:
     assert not leases.renew(token)
 
 
-def test_name_of_a_living_worker_on_another_machine_is_refused(database: Database) -> None:
+def fails(error: Exception) -> None:
+    pytest.fail(f"a lease couldn't be kept: {error!r}")
+
+
+@pytest.mark.parametrize("lock", ["there", ""])
+def test_name_of_a_living_worker_with_another_lock_is_refused_though_the_hosts_have_one_name(database: Database, lock: str) -> None:
     leases = Leases(database, 3)
-
-    def displaced() -> None:
-        pytest.fail("the worker that had the name lost it")
-
     with (
-        LeaseKeeper(leases, executor(host="there"), print, displaced),
+        LeaseKeeper(leases, executor(lock=lock), print, fails),
         pytest.raises(ExecutorBusy, match="a worker named 'a' is already running"),
-        LeaseKeeper(leases, executor(host="here"), print, displaced),
+        LeaseKeeper(leases, executor(), print, fails),
     ):
         pass
 
 
-def test_name_of_a_dead_worker_on_another_machine_is_free_after_its_lease(database: Database) -> None:
+def test_name_of_a_dead_worker_with_another_lock_is_free_after_its_lease(database: Database) -> None:
     leases = Leases(database, 3)
-    dead = leases.take(executor(host="there"))
-    with LeaseKeeper(leases, executor(host="here"), print, print) as keeper:
+    dead = leases.take(executor(lock="there"))
+    with LeaseKeeper(leases, executor(), print, fails) as keeper:
         assert [row.token for row in leases.seen()] == [keeper.token] != [dead]
     assert leases.seen() == []
+
+
+def test_lease_that_was_taken_with_the_same_lock_is_a_dead_workers_and_nobody_waits_for_its_end(database: Database) -> None:
+    leases = Leases(database, 3)
+    forever = executor().model_dump() | {"lease_seconds": 3600.0}
+    dead = leases.take(Executor.model_validate(forever))
+    with LeaseKeeper(leases, Executor.model_validate(forever), print, fails) as keeper:
+        assert [row.token for row in leases.seen()] == [keeper.token] != [dead]
+
+
+def test_last_write_of_a_killed_worker_that_comes_late_stops_nobody(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    leases = Leases(database, 3)
+    take = leases.take
+
+    def after_the_dead_ones(of: Executor, token: str | None = None) -> str:
+        monkeypatch.setattr(leases, "take", take)
+        take(of)
+        return take(of, token)
+
+    monkeypatch.setattr(leases, "take", after_the_dead_ones)
+    with LeaseKeeper(leases, executor(), print, fails) as keeper:
+        assert [row.token for row in leases.seen()] == [keeper.token]
+
+
+def test_worker_keeps_a_lease_that_it_took_though_the_answer_was_lost(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    leases = Leases(database, 3)
+    take = leases.take
+    lost: list[str] = []
+
+    def lose_the_answer(of: Executor, token: str | None = None) -> str:
+        monkeypatch.setattr(leases, "take", take)
+        lost.append(take(of, token))
+        raise OperationalError("INSERT", None, Exception("the connection is gone"))
+
+    with LeaseKeeper(leases, executor(), print, fails) as keeper:
+        first = keeper.token
+        monkeypatch.setattr(leases, "take", lose_the_answer)
+        wait_until(lambda: leases.bury(leases.seen()[0]) is not None)
+        wait_until(lambda: [row.beat > 0 for row in leases.seen()] == [True])
+        assert [row.token for row in leases.seen()] == [keeper.token] == lost != [first]
+
+
+def test_error_that_nobody_foresaw_is_told_and_the_lease_is_kept(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    leases = Leases(database, 3)
+    told: list[Exception] = []
+    renew = leases.renew
+
+    def broken(token: str) -> bool:
+        monkeypatch.setattr(leases, "renew", renew)
+        raise OSError(24, "Too many open files")
+
+    with LeaseKeeper(leases, executor(), print, told.append):
+        monkeypatch.setattr(leases, "renew", broken)
+        wait_until(lambda: bool(told))
+        beat = leases.seen()[0].beat
+        wait_until(lambda: leases.seen()[0].beat > beat)
+    assert [type(error) for error in told] == [OSError]
 
 
 @pytest.fixture(scope="module")

@@ -5,25 +5,30 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+import threading
 from collections.abc import Generator
+from datetime import timedelta
 from pathlib import Path
 
 import httpx2
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import update
 from typer.testing import CliRunner
 
 from tests.app.access_harness import made, shown
-from tests.app.jobs_harness import AUTHORIZED, postgresql_server, serving, settings, spec, stream, submit, working
+from tests.app.jobs_harness import AUTHORIZED, postgresql_server, serving, settings, spec, stream, submit, wait_for_state, working
 from tests.app.ledgers_harness import definition, gaussian
 from tests.selection import thinned
 from zetadp.app.access.scopes import Scope
 from zetadp.app.cli import app
-from zetadp.app.kit.database import revisions
+from zetadp.app.jobs.leases import Executor, Leases
+from zetadp.app.kit.database import Database, now, revisions
 from zetadp.app.kit.settings import Settings
 from zetadp.app.main import create_app
 from zetadp.app.operations import figures, readiness
+from zetadp.app.tables.jobs import ExecutorRow
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +36,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is kept between two questions of a test."""
     monkeypatch.setattr(figures, "KEPT_SECONDS", 0.0)
     monkeypatch.setattr(readiness, "KEPT_SECONDS", 0.0)
+    monkeypatch.setattr(readiness, "LIMIT_SECONDS", 60.0)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -60,8 +66,9 @@ def test_figures_are_those_of_the_service(of: Settings) -> None:
         assert client.post(f"/v1/ledgers/{ledger}/reservations", json=spend).status_code == 201
         refused = client.post(f"/v1/ledgers/{ledger}/reservations", json={"spend": gaussian(0.5).model_dump(mode="json")})
         assert refused.json()["type"] == "budget-exceeded"
-        client.post("/v1/jobs", json={"spec": spec(), "runtime": {"device": "cuda"}})
+        waiting = client.post("/v1/jobs", json={"spec": spec(), "runtime": {"device": "cuda"}}).json()["id"]
         with working(of):
+            wait_for_state(client, waiting, "queued")
             list(stream(client, submit(client)))
         found = samples(client)
         assert found["zetadp_jobs", (("state", "queued"),)] == 1
@@ -85,7 +92,8 @@ def test_no_label_holds_what_a_client_chose(tmp_path: Path) -> None:
     with serving(settings(tmp_path)) as client:
         for path in ("/secret-name", "/v1/jobs/secret-name", "/static/secret-name", "/v1/secret-name"):
             client.get(path)
-        client.request("SECRETNAME", "/v1/jobs")
+        assert client.request("SECRETNAME", "/v1/jobs").status_code == 400  # the server itself knows no such method
+        client.request("PROPFIND", "/v1/jobs")
         client.post("/v1/keys", json={"name": "secret-name", "scopes": ["submit"]})
         client.get("/v1/jobs", headers=shown(made(settings(tmp_path), "secret-name")))
         client.get("/metrics")
@@ -148,7 +156,40 @@ def test_ready_service_says_so_to_everyone(of: Settings) -> None:
         answer = client.get("/readyz")
         assert answer.status_code == 200
         assert answer.json()["status"] == "ready"
-        assert {check["name"] for check in answer.json()["checks"]} == {"database", "migrations", "disk", "signing_key"}
+        needed = {check["name"] for check in answer.json()["checks"] if check["needed"]}
+        assert needed == {"database", "migrations", "disk", "storage", "signing_key"}
+
+
+def test_service_without_a_worker_is_ready_and_says_that_jobs_wait(of: Settings) -> None:
+    def told() -> dict[str, object]:
+        answer = client.get("/readyz")
+        assert (answer.status_code, answer.json()["status"]) == (200, "ready")
+        (check,) = [check for check in answer.json()["checks"] if check["name"] == "workers"]
+        return check
+
+    with serving(of) as client:
+        assert told() == {"name": "workers", "ok": False, "needed": False, "detail": "no worker is alive, so jobs wait"}
+        database = Database(of)
+        executor = Executor(id="w", host="h", device="cpu", hardware="-", lease_seconds=3600.0)
+        token = Leases(database, 3).take(executor)
+        assert told() == {"name": "workers", "ok": True, "needed": False, "detail": None}
+        with database.writing() as session:  # as if it had been silent for two hours
+            session.execute(update(ExecutorRow).where(ExecutorRow.token == token).values(renewed=now() - timedelta(hours=2)))
+        database.close()
+        assert not told()["ok"]
+
+
+def test_what_a_check_waits_for_nobody_else_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readiness, "LIMIT_SECONDS", 0.2)
+    waits = threading.Event()
+    with serving(settings(tmp_path)) as client:
+        assert client.get("/readyz").status_code == 200
+        monkeypatch.setattr(Database, "check", lambda _self: waits.wait())
+        for _ in range(2):  # the second finds the first one's checks still running
+            assert failing(client) == dict.fromkeys(("database", "migrations"), "no answer within 0.2 s")
+        waits.set()
+        monkeypatch.setattr(readiness, "LIMIT_SECONDS", 60.0)
+        assert client.get("/readyz").status_code == 200
 
 
 def failing(client: httpx2.Client) -> dict[str, str]:
@@ -157,7 +198,7 @@ def failing(client: httpx2.Client) -> dict[str, str]:
     assert answer.headers["retry-after"]
     assert answer.json()["type"] == "not-ready"
     assert client.get("/livez").status_code == 200
-    return {check["name"]: check["detail"] for check in answer.json()["checks"] if not check["ok"]}
+    return {check["name"]: check["detail"] for check in answer.json()["checks"] if check["needed"] and not check["ok"]}
 
 
 def test_tables_of_another_version_are_not_ready(tmp_path: Path) -> None:

@@ -15,9 +15,11 @@ from sqlalchemy import PoolProxiedConnection, event
 from tests.app import jobs_harness
 from tests.app.jobs_harness import AUTHORIZED, postgresql_server, serving, settings, spec, submit
 from tests.app.openapi_harness import document
+from tests.app.preparing_harness import prepare_all
 from tests.app.proxy import Proxy, proxied
 from zetadp.app.jobs.attempts import Attempts
 from zetadp.app.jobs.leases import Executor, Leases
+from zetadp.app.jobs.needs import Capacity
 from zetadp.app.kit.database import Database
 from zetadp.app.kit.settings import Settings
 from zetadp.app.main import create_app
@@ -32,6 +34,7 @@ OPEN_TAGS = {"calculators", "papers", "recipes"}
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "KEPT_SECONDS", 0.0)
+    monkeypatch.setattr(readiness, "LIMIT_SECONDS", 60.0)
 
 
 @pytest.fixture
@@ -114,6 +117,7 @@ def test_worker_without_room_says_so_and_gives_up_after_three_times(tmp_path: Pa
     with serving(of) as client:
         job_id = submit(client)
         database = Database(of)
+        prepare_all(database)
         leases, attempts = Leases(database, 3), Attempts(database, 3)
         token = leases.take(Executor(id="w", host="h", device="cpu", hardware="-", lease_seconds=60.0))
 
@@ -122,7 +126,7 @@ def test_worker_without_room_says_so_and_gives_up_after_three_times(tmp_path: Pa
 
         monkeypatch.setattr(running, "write_request", full)
         states: list[str] = []
-        while (attempt := attempts.start_next(token, ("auto", "cpu"))) is not None:
+        while (attempt := attempts.start_next(token, Capacity())) is not None:
             Runner(of, attempts, threading.Event(), lambda _workdir: []).run(attempt)
             with database.reading() as session:
                 states.append(session.get_one(JobRow, job_id).state)

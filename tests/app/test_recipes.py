@@ -165,7 +165,7 @@ ON_DISK = [known.name for known in RECIPES if known.folder is not None]
 
 
 # By default every third but the first: pairs of MNIST's images take seconds to read, and others read MNIST too.
-@pytest.mark.parametrize("name", chosen(ON_DISK, ON_DISK[3::3]))
+@pytest.mark.parametrize("name", chosen(ON_DISK, ON_DISK[3::10]))
 def test_a_recipe_plans_on_its_real_data_as_declared(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     of = _named(name)
     data_sets(monkeypatch)

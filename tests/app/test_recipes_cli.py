@@ -51,7 +51,7 @@ def test_recipes_prints_json_for_scripts(address: str) -> None:
 
 def test_a_recipe_becomes_a_job_with_its_name_as_label(address: str) -> None:
     job = _submitted(address)
-    assert (job["state"], job["labels"], job["spec"]["steps"]) == ("queued", {"recipe": "digits"}, 400)
+    assert (job["state"], job["labels"], job["spec"]["steps"]) == ("preparing", {"recipe": "digits"}, 400)
 
 
 def test_set_changes_numbers_lists_and_labels(address: str) -> None:
@@ -97,7 +97,7 @@ def test_set_to_null_makes_a_field_null(address: str) -> None:
         ("spec.model.hidden[7]=3", "an entry from 0 to 0 of the list"),
         ("spec.stepz=3", "spec.stepz: there is no field with this name"),
         ("spec.steps=many", "spec.steps: must be a valid integer"),
-        ("spec.expected_batch_size=100000", "spec.expected_batch_size must be <= the 710 training records, got 100000"),
+        ("spec.records_per_user=3", "spec.records_per_user must be absent where the unit is one row ('record'), got 3"),
     ],
 )
 def test_a_change_that_does_not_fit_is_refused_by_name(address: str, change: str, told: str) -> None:

@@ -33,7 +33,7 @@ def test_worker_with_a_call_in_hand_ends_though_its_queue_is_gone_or_never_answe
         of = Settings.model_validate(settings(tmp_path).model_dump() | {"database_url": url})
         with serving(of) as client, working(of, queue_url=through) as worker:
             submit(client)
-            wait_until(lambda: calls(of, "SUCCESS") == 1)  # it listens
+            wait_until(lambda: calls(of, "SUCCESS") >= 1)  # it listens
             held = submit(client, Order.HOLD)
             wait_for_state(client, held, "running")
             submit(client)

@@ -30,6 +30,7 @@ def test_help_of_the_command_line_imports_none_of_its_commands() -> None:
     assert {name for name in loaded if name.startswith("zetadp.app.cli.")} == {"zetadp.app.cli.exits", "zetadp.app.cli.listed"}
 
 
+@pytest.mark.slow
 def test_a_training_child_imports_no_library_that_only_a_test_or_a_data_set_needs() -> None:
     loaded = modules_after("import zetadp.trainer.child")
     heavy = {"sklearn", "scipy.stats", "scipy.optimize", "pandas", "matplotlib", "fastapi", "sqlalchemy", "dp_accounting"}

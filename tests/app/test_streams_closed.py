@@ -15,8 +15,10 @@ from starlette.types import ASGIApp, Message, Receive, Send
 from structlog.testing import capture_logs
 
 from tests.app.jobs_harness import ADMIN_KEY, WAIT_SECONDS, running, settings, spec, wait_until
+from tests.app.preparing_harness import prepare_all
 from zetadp.app.jobs.attempts import Attempts
 from zetadp.app.jobs.leases import Executor, Leases
+from zetadp.app.jobs.needs import Capacity
 from zetadp.app.jobs.queue import JobQueue
 from zetadp.app.jobs.resources import JobSubmission
 from zetadp.app.kit.database import Database
@@ -60,9 +62,10 @@ def job_with_history(of: Settings) -> str:
     with closing(Database(of)) as database, closing(JobQueue(of)) as queue:
         database.migrate()
         job_id = JobService(of, database, queue, "default").submit(JobSubmission.model_validate({"spec": spec()}), None).id
+        prepare_all(database)
         token = Leases(database, 3).take(Executor(id="a", host="a", device="auto", hardware="none", lease_seconds=3600.0))
         attempts = Attempts(database, 3)
-        attempt = attempts.start_next(token, ("auto",))
+        attempt = attempts.start_next(token, Capacity())
         assert attempt is not None
         attempts.record(attempt, [Progress(step=step, steps=STEPS, epsilon=0.1, delta=1e-5, seconds=0.1) for step in range(1, STEPS)], 1.0)
     return job_id

@@ -15,8 +15,10 @@ import pytest
 
 from tests.app import fake_child
 from tests.app.jobs_harness import AUTHORIZED, serving, settings, spec
+from tests.app.preparing_harness import prepare_all
 from zetadp.app.jobs.attempts import Attempts
 from zetadp.app.jobs.leases import Executor, Leases
+from zetadp.app.jobs.needs import Capacity
 from zetadp.app.kit import tracing
 from zetadp.app.kit.database import Database
 from zetadp.app.kit.settings import Settings
@@ -57,8 +59,9 @@ def run_next(of: Settings) -> None:
     database = Database(of)
     try:
         leases, attempts = Leases(database, 3), Attempts(database, 3)
+        prepare_all(database)
         token = leases.take(Executor(id="a", host="here", device="auto", hardware="none", lease_seconds=60.0))
-        attempt = attempts.start_next(token, ("auto", "cpu"))
+        attempt = attempts.start_next(token, Capacity())
         assert attempt is not None
         Runner(of, attempts, threading.Event(), command).run(attempt)
     finally:
@@ -117,6 +120,7 @@ def test_an_exceptions_text_is_not_in_its_span(spans: Any) -> None:
     assert (span.events, span.status.description) == ((), None)
 
 
+@pytest.mark.slow
 def test_without_an_exporter_nothing_is_imported_traced_or_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(tracing.VARIABLE, raising=False)
     code = "import sys, zetadp.app.main as m; m.create_app(); sys.exit(any(name.startswith('opentelemetry.sdk') for name in sys.modules))"

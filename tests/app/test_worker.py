@@ -87,7 +87,7 @@ def ended(service: Service, job_id: str) -> str:
 
 def test_history_tells_every_step_and_ends_with_success(succeeded: tuple[str, list[Sent]]) -> None:
     _, events = succeeded
-    assert [event.data["state"] for event in events if event.kind == "state"] == ["queued", "running", "succeeded"]
+    assert [event.data["state"] for event in events if event.kind == "state"] == ["preparing", "queued", "running", "succeeded"]
     assert [event.data["step"] for event in events if event.kind == "progress"] == list(range(1, 21))
     assert events[-1].kind == "state"
 
@@ -181,10 +181,24 @@ def test_stored_job_that_never_reached_the_queue_is_trained(service: Service, mo
     service.client.post(f"/v1/jobs/{stored.id}/cancel")
 
 
-def test_second_worker_of_the_same_name_is_refused(service: Service) -> None:
-    with working(service.settings) as second:
+def test_second_worker_of_the_same_given_name_is_refused(service: Service) -> None:
+    (name,) = [worker["id"] for worker in service.client.get("/v1/hardware").json()["workers"]]
+    with working(Settings.model_validate(service.settings.model_dump() | {"executor_id": name})) as second:
         assert second.wait() == EXIT_BUSY
-    assert "a worker named 'local' is already running" in (service.settings.data_dir / "worker.log").read_text()
+    assert f"a worker named '{name}' is already running" in (service.settings.data_dir / "worker.log").read_text()
+
+
+def test_second_worker_without_a_given_name_takes_the_next_one(service: Service) -> None:
+    def workers() -> set[str]:
+        return {worker["id"] for worker in service.client.get("/v1/hardware").json()["workers"]}
+
+    (name,) = names = workers()
+    with working(service.settings) as second:
+        wait_until(lambda: len(workers()) == 2)
+        assert workers() == {name, f"{name}-2"}
+        second.send_signal(signal.SIGTERM)
+        assert second.wait() == 0
+    assert workers() == names
 
 
 def test_worker_whose_lease_was_taken_kills_its_child_and_writes_no_more(service: Service) -> None:
