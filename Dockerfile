@@ -1,5 +1,5 @@
 # Two targets:  docker build --target api -t zetadp-api .     docker build --target worker -t zetadp-worker .
-# Both need the same data folder (a volume at /data) or the same PostgreSQL (ZETADP_DATABASE_URL) and data folder.
+# Both need the same data folder (a volume at /data), or the same PostgreSQL (ZETADP_DATABASE_URL) and a bucket (ZETADP_STORAGE_URL).
 FROM python:3.11-slim AS base
 ENV PYTHONUNBUFFERED=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 ZETADP_DATA_DIR=/data
 WORKDIR /srv/zetadp
@@ -13,7 +13,7 @@ COPY zetadp zetadp
 VOLUME /data
 
 FROM base AS api
-RUN pip install --constraint constraints.txt .
+RUN pip install --constraint constraints.txt '.[s3]'
 USER zetadp
 EXPOSE 8000
 # It listens beyond loopback, so it starts only with a first admin key: -e ZETADP_ADMIN_KEY="$(zetadp keys generate)", kept by you.
@@ -24,7 +24,7 @@ CMD ["zetadp", "serve", "--port", "8000"]
 FROM base AS worker
 # With a compiler while it installs, for the noise's inner loop; in place, where it is run from.
 RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends gcc libc6-dev \
-    && pip install "$(grep '^torch==' constraints.txt)" && pip install --constraint constraints.txt --editable '.[worker]' \
+    && pip install "$(grep '^torch==' constraints.txt)" && pip install --constraint constraints.txt --editable '.[worker,s3]' \
     && apt-get purge -y -qq --auto-remove gcc libc6-dev && rm -rf /var/lib/apt/lists/*
 USER zetadp
 CMD ["zetadp", "worker"]

@@ -130,15 +130,22 @@ def test_a_changed_model_is_invalid(folder, tmp_path):
     assert "FAIL file model.safetensors" in _run("verify", str(tmp_path / "certificate.json"), code=1).stdout
 
 
-def test_a_batch_larger_than_the_data_is_refused_by_name(service):
-    text = json.dumps({"spec": {**SHORT, "expected_batch_size": 100_000}})
-    refusal = _run("submit", "-", "--address", service, text=text, code=2).stderr
-    assert "expected_batch_size must be <= the 710 training records, got 100000" in refusal.replace(":", "")
+def _failed(service, spec):
+    """What is said of a job whose data doesn't fit it."""
+    done = run_command("submit", "-", "--watch", "--address", service, text=json.dumps({"spec": spec}))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return " ".join((done.stdout + done.stderr).split())
 
 
-def test_an_unmeetable_target_is_refused(service):
+def test_a_batch_larger_than_the_data_fails_by_name_when_a_worker_has_read_it(service):
+    failed = _failed(service, {**SHORT, "expected_batch_size": 100_000})
+    assert "expected_batch_size must be <= the 710 training records, got 100000" in failed.replace(":", "")
+
+
+def test_a_target_that_no_noise_meets_fails_with_its_reason(service):
     privacy = {"adjacency": "add_remove", "unit": "record", "delta": 1e-30, "epsilon": 1e-30}
-    assert _run("submit", "-", "--address", service, text=json.dumps({"spec": {**SHORT, "privacy": privacy}}), code=2).stderr.strip()
+    assert "no noise in the searched range is proved to meet the target" in _failed(service, {**SHORT, "privacy": privacy})
 
 
 def test_a_misspelled_field_is_refused_by_name_before_it_is_sent(service):
