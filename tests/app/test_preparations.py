@@ -18,6 +18,7 @@ from zetadp.app.jobs.document import TrainingDocument
 from zetadp.app.jobs.errors import LeaseLost, TooManyJobs
 from zetadp.app.jobs.events import StateChanged
 from zetadp.app.jobs.leases import Executor, Leases
+from zetadp.app.jobs.needs import Capacity
 from zetadp.app.jobs.preparations import Preparation, Preparations, PreparationSuperseded
 from zetadp.app.jobs.queue import JobQueue
 from zetadp.app.jobs.resources import JobSubmission
@@ -27,10 +28,11 @@ from zetadp.app.submissions.service import JobService
 from zetadp.app.tables.job_states import Action, JobState
 from zetadp.app.tables.jobs import JobRow
 from zetadp.app.worker.preparer import prepared
+from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import AnyPlan
 
 MAXIMUM_DEATHS = 3
-ANY = ("auto", "cpu")
+HERE = Capacity()
 
 
 @pytest.fixture(params=thinned(["sqlite", "postgresql"], every=2))
@@ -100,11 +102,11 @@ def reasons(jobs: JobService, job_id: str) -> list[tuple[str, str | None]]:
 
 def test_a_job_is_queued_with_its_plan_and_only_then_run(a: JobService, database: Database, preparations: Preparations, token: str) -> None:
     job_id, attempts = submitted(a), Attempts(database, MAXIMUM_DEATHS)
-    assert attempts.start_next(token, ANY) is None
+    assert attempts.start_next(token, HERE) is None
     preparation = begun(preparations, token)
-    assert attempts.start_next(token, ANY) is None
+    assert attempts.start_next(token, HERE) is None
     preparations.queue(preparation, plan_of(preparation), None)
-    attempt = attempts.start_next(token, ANY)
+    attempt = attempts.start_next(token, HERE)
     assert attempt is not None
     assert isinstance(attempt.document, TrainingDocument)
     assert (attempt.document.spec, attempt.document.plan) == (preparation.asked.spec, plan_of(preparation))
@@ -118,9 +120,17 @@ def test_two_workers_prepare_different_jobs(a: JobService, database: Database, p
     assert preparations.start_next(lease(database, "three")) is None
 
 
-def test_a_job_of_any_device_is_prepared(a: JobService, preparations: Preparations, token: str) -> None:
-    job_id = submitted(a, runtime={"device": "cuda"})
-    assert begun(preparations, token).job_id == job_id
+def test_a_worker_prepares_also_what_it_could_not_run(
+    of: Settings, a: JobService, database: Database, preparations: Preparations, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patient = jobs_of("a", of.model_copy(update={"accept_unfit_jobs": True}), database, monkeypatch)
+    job_id = submitted(patient, runtime={"device": "cuda"})
+    preparation = begun(preparations, token)
+    assert preparation.job_id == job_id
+    preparations.queue(preparation, plan_of(preparation), None)
+    assert Attempts(database, MAXIMUM_DEATHS).start_next(token, HERE) is None
+    with pytest.raises(InvalidParameter, match=r"runtime.device must be 'cpu' or 'auto'"):
+        submitted(a, runtime={"device": "cuda"})
 
 
 def test_a_worker_without_a_lease_prepares_nothing(a: JobService, preparations: Preparations) -> None:
@@ -212,7 +222,7 @@ def test_a_tenant_with_one_job_waits_for_one_of_another_with_many(a: JobService,
     attempts = Attempts(database, MAXIMUM_DEATHS)
     order: list[str] = []
     alone: str | None = None
-    while (attempt := attempts.start_next(token, ANY)) is not None:
+    while (attempt := attempts.start_next(token, HERE)) is not None:
         if alone is None:  # it comes while the first of the others runs
             alone = submitted(b)
             prepare_all(database)
@@ -225,12 +235,12 @@ def test_the_tenant_with_fewer_jobs_in_hand_is_next(a: JobService, b: JobService
     of_a, of_b = [submitted(a) for _ in range(2)], [submitted(b) for _ in range(3)]
     prepare_all(database)
     attempts = Attempts(database, MAXIMUM_DEATHS)
-    first, second = (attempts.start_next(token, ANY) for _ in range(2))
+    first, second = (attempts.start_next(token, HERE) for _ in range(2))
     assert first is not None
     assert second is not None
     assert [first.job_id, second.job_id] == [of_a[0], of_b[0]]
     attempts.fail(second, "over")  # b was served last, but a still has a job in hand
-    third = attempts.start_next(token, ANY)
+    third = attempts.start_next(token, HERE)
     assert third is not None
     assert third.job_id == of_b[1]
 

@@ -17,8 +17,9 @@ from sqlalchemy.exc import OperationalError
 from tests.app import fake_child
 from tests.app.jobs_harness import serving, settings, state, submit, wait_until
 from tests.app.preparing_harness import prepare_all
-from zetadp.app.jobs.attempts import Attempt, Attempts, Device
+from zetadp.app.jobs.attempts import Attempt, Attempts
 from zetadp.app.jobs.leases import Executor, LeaseKeeper, Leases
+from zetadp.app.jobs.needs import Capacity
 from zetadp.app.kit.database import Database
 from zetadp.app.kit.settings import Settings
 from zetadp.app.worker import process
@@ -44,7 +45,7 @@ class InHouse:
         stack.callback(self.database.close)
         self.asked = Asked()
         self.moment = 0.0
-        self.worker = process._Worker(of, self.database, self.asked, _stand_in, list)  # pyright: ignore[reportArgumentType]
+        self.worker = process._Worker(of, self.database, self.asked, _stand_in, list, None)  # pyright: ignore[reportArgumentType]
         self.worker._take_name("a")
         leases = Leases(self.database, of.maximum_worker_deaths)
         executor = Executor(id="a", host="here", device="auto", hardware="none", lease_seconds=of.lease_seconds)
@@ -78,9 +79,9 @@ def test_job_whose_start_was_stored_without_an_answer_is_started_again(
     in_house, client = place
     start = Attempts.start_next
 
-    def lose_the_answer(self: Attempts, token: str, devices: tuple[Device, ...]) -> Attempt | None:
+    def lose_the_answer(self: Attempts, token: str, capacity: Capacity) -> Attempt | None:
         monkeypatch.setattr(Attempts, "start_next", start)
-        start(self, token, devices)
+        start(self, token, capacity)
         raise OperationalError("COMMIT", None, Exception("the connection is gone"))
 
     job_id = submit(client)
