@@ -31,14 +31,17 @@ from zetadp.app.kit.disk import is_full
 from zetadp.app.kit.errors import ServiceError
 from zetadp.app.kit.settings import Settings
 from zetadp.app.kit.tracing import span
+from zetadp.app.storage.base import ObjectDamaged, StorageUnavailable
+from zetadp.app.uploads.availability import described
 from zetadp.app.worker.log_lines import LogLines
 from zetadp.app.worker.memory import exceeds
 from zetadp.app.worker.preparer import DONE, Prepared, PreparingRequest
-from zetadp.mechanisms.errors import PrivacyError
+from zetadp.mechanisms.errors import InvalidParameter, PrivacyError
 from zetadp.trainer import AnyPlan
+from zetadp.trainer.data import Uploaded
 
 RETRY_SECONDS = 0.5
-"""Between two tries while the database doesn't answer."""
+"""Between two tries while the database or the storage doesn't answer."""
 LONGEST_LOG = 2**20
 """Bytes of a process's log that are looked at."""
 _log = structlog.get_logger()
@@ -154,6 +157,8 @@ class Preparer:
           PreparationSuperseded: the job waits for it no longer.
         """
         settings = self._settings
+        if isinstance(data := preparation.asked.spec.data, Uploaded) and not self._is_described(data.data_set, preparation):
+            return None
         request = PreparingRequest(
             spec=preparation.asked.spec,
             ledger=None if preparation.ledger is None else preparation.ledger[1],
@@ -176,6 +181,23 @@ class Preparer:
                     with suppress(ProcessLookupError):
                         os.killpg(process.pid, signal.SIGKILL)  # whatever it started goes with it
             return None if output is None else _read(process.returncode, output, log)
+
+    def _is_described(self, data_set: str, preparation: Preparation) -> bool:
+        """Put the description of an uploaded data set on this machine's disk; False if this worker ends first. Raises as ``_found``."""
+        while True:
+            try:
+                with suppress(InvalidParameter):  # one that is gone is the preparing process's to refuse, in its words
+                    described(self._settings, data_set)
+            except ObjectDamaged as damaged:
+                raise NotPrepared(str(damaged)) from None
+            except StorageUnavailable as error:
+                _log.warning("storage_unavailable", error=error.what)
+                if self._closing.wait(RETRY_SECONDS):
+                    return False
+                if not self._patiently(lambda: self._preparations.is_wanted(preparation)):
+                    raise PreparationSuperseded(preparation.job_id) from None
+            else:
+                return True
 
     def _followed(self, process: subprocess.Popen[bytes], request: bytes, preparation: Preparation) -> bytes | None:
         """Its output, once it has ended; None if this worker ends. Raises as ``_found``."""

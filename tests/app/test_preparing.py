@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,17 +15,23 @@ import pytest
 
 from tests.app.fake_child import Order
 from tests.app.jobs_harness import serving, settings, spec, state, submit, wait_for_state, wait_until, working
+from tests.app.uploads_harness import make, reading_in_process, training, uploaded
 from zetadp.app.jobs.leases import Executor, Leases
 from zetadp.app.jobs.preparations import Preparations
 from zetadp.app.jobs.queue import JobQueue
 from zetadp.app.jobs.resources import Job, JobSubmission
 from zetadp.app.kit.database import Database
 from zetadp.app.kit.settings import Settings
+from zetadp.app.storage.base import StorageUnavailable
 from zetadp.app.submissions.service import JobService
 from zetadp.app.tables.job_states import Action, JobState
 from zetadp.app.tables.jobs import JobRow
+from zetadp.app.uploads.availability import described
+from zetadp.app.worker import preparing
 from zetadp.app.worker.memory import exceeds, used_bytes
+from zetadp.app.worker.preparer import PreparingRequest, prepared
 from zetadp.app.worker.preparing import Preparer, preparing_command
+from zetadp.trainer.data.uploaded import found_by, found_in
 from zetadp.trainer.specs import base, network_training
 
 MAXIMUM_DEATHS = 3
@@ -156,6 +163,35 @@ def test_an_action_ends_the_process_and_the_slot_goes_on(
         assert jobs.act(first, action).state is after
         wait_until(lambda: held(database, second))
         assert jobs.get(first).state is after
+
+
+def test_a_storage_that_does_not_answer_delays_a_job_and_fails_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    of, answers, asked = settings(tmp_path), threading.Event(), threading.Event()
+
+    def away(of: Settings, data_set: str) -> Path:
+        asked.set()
+        if not answers.is_set():
+            raise StorageUnavailable("test")
+        return described(of, data_set)
+
+    monkeypatch.setattr(preparing, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(preparing, "described", away)
+    with reading_in_process(), serving(of) as client:
+        spec = training(make(client, uploaded(client)))
+        first, second = (str(client.post("/v1/jobs", json={"spec": spec}).json()["id"]) for _ in range(2))
+        database, answer = Database(of), tmp_path / "answer"
+        request = PreparingRequest.model_validate({"spec": spec, "ledger": None, "pricing_seconds": 10.0, "facts_dir": None})
+        with found_by(found_in(of.made_data_sets_dir)):
+            answer.write_text(prepared(request).model_dump_json())
+        with slot(of, database, ("sh", "-c", f"cat > /dev/null; cat {answer}")):
+            wait_until(asked.is_set)
+            assert client.post(f"/v1/jobs/{first}/cancel").json()["state"] == "cancelled"
+            asked.clear()
+            wait_until(lambda: asked.is_set() and held(database, second))
+            assert state(client, second) == "preparing"
+            answers.set()
+            wait_for_state(client, second, "queued")
+        database.close()
 
 
 def test_a_slot_that_ends_gives_its_job_back_at_once(of: Settings, database: Database, jobs: JobService) -> None:

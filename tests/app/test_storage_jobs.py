@@ -42,6 +42,7 @@ from zetadp.app.operations.restore import restore
 from zetadp.app.operations.retention import Retention
 from zetadp.app.storage.opening import storage_of
 from zetadp.app.tables.jobs import JobEventRow
+from zetadp.app.worker.exits import EXIT_REFUSED
 
 pytestmark = pytest.mark.slow
 
@@ -335,5 +336,5 @@ def test_worker_without_the_services_keys_is_refused(service: Settings) -> None:
     own = machine(service, "a")
     shutil.rmtree(own.data_dir / "keys")
     with working(own) as worker:
-        assert worker.wait() == 1
+        assert worker.wait() == EXIT_REFUSED
         assert "copy of the service's keys" in worker.log
