@@ -49,6 +49,8 @@ from zetadp.app.tables.jobs import ExecutorRow, JobEventRow, JobRow
 STEPS = 40
 STEP_SECONDS = 0.05
 WORKERS = ("a", "b", "c")
+PAUSES = {"fake": (0.05, 1.5), "real": (0.2, 5.0)}
+"""Seconds between two kills, from and to. A real training takes seconds to load torch: with shorter pauses few kills would meet its steps."""
 PATIENCE_SECONDS = 900.0
 LOG_LINES = 40
 
@@ -169,7 +171,7 @@ def storm(fleet: Fleet, database: Database, kills: int, chance: random.Random) -
     while tally.kills < kills:
         while len(unfinished(database)) < 2 * len(WORKERS):
             jobs.append(fleet.submit())
-        time.sleep(chance.uniform(0.05, 1.5))
+        time.sleep(chance.uniform(*PAUSES[fleet.child]))
         fleet.restart_ended()
         if ready := fleet.ready(database):
             name = chance.choice(sorted(ready))
