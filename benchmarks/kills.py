@@ -50,7 +50,7 @@ STEPS = 40
 STEP_SECONDS = 0.05
 WORKERS = ("a", "b", "c")
 PAUSES = {"fake": (0.05, 1.5), "real": (0.2, 5.0)}
-"""Seconds between two kills, from and to. A real training takes seconds to load torch: with shorter pauses few kills would meet its steps."""
+"""Seconds between two kills, from and to. A real training loads torch for seconds: with shorter pauses few kills would meet its steps."""
 PATIENCE_SECONDS = 900.0
 LOG_LINES = 40
 
