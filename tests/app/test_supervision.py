@@ -113,7 +113,7 @@ def test_worker_with_settings_that_it_can_never_meet_is_refused(tmp_path: Path, 
         raise InvalidParameter("OTEL_TRACES_EXPORTER", "none, or the name of an installed exporter", "nonsense")
 
     monkeypatch.setattr(tracing, "configure", refused)
-    assert process._run(Settings(data_dir=tmp_path), NeverAsked(), process.training_command, list) == EXIT_REFUSED  # pyright: ignore[reportArgumentType]
+    assert process._run(Settings(data_dir=tmp_path), NeverAsked(), process.training_command, list, None) == EXIT_REFUSED  # pyright: ignore[reportArgumentType]
 
 
 class NeverAsked:
