@@ -117,6 +117,7 @@ def test_an_order_is_a_job_of_the_operators_pod(server: ApiServer, of: Settings)
                 **POD["spec"],
                 "restartPolicy": "Never",
                 "automountServiceAccountToken": False,
+                "enableServiceLinks": False,
                 "terminationGracePeriodSeconds": 26,
                 "activeDeadlineSeconds": 3574,
                 "tolerations": [*POD["spec"]["tolerations"], {"key": "nvidia.com/gpu", "operator": "Exists"}],

@@ -100,6 +100,8 @@ class PodTemplate:
         spec: Manifest = pod["spec"]
         spec["restartPolicy"] = "Never"
         spec.setdefault("automountServiceAccountToken", False)
+        # The variables of the namespace's Services: of one named zetadp, ZETADP_PORT would be read as a setting.
+        spec.setdefault("enableServiceLinks", False)
         spec["terminationGracePeriodSeconds"] = max(_grace(order), int(spec.get("terminationGracePeriodSeconds") or 0))
         if order.seconds is not None:
             # Of the pod, not of the Job, whose time would begin while it waits. SIGTERM comes before the limit, by its grace.
