@@ -3,6 +3,7 @@ r"""Workers as Jobs of Kubernetes: the requests of the real client to an API ser
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -253,6 +254,13 @@ def test_what_isnt_an_answer_of_kubernetes_is_unavailable(server: ApiServer, clu
     server.answers["GET", JOBS] = (200, {"items": [{"metadata": "a proxy's"}]})
     with pytest.raises(ClusterUnavailable, match="isn't a list of Job"):
         cluster.found(["a"])
+    for answer in ((200, {"items": "none"}), (302, {})):
+        server.answers["GET", JOBS] = answer
+        with pytest.raises(ClusterUnavailable, match="GET /apis/batch"):
+            cluster.found(["a"])
+    server.answers["POST", JOBS] = (201, {})
+    with pytest.raises(ClusterUnavailable, match="isn't a list of Job"):
+        cluster.start(order(machines=2))
 
 
 def test_capacity_is_that_of_the_nodes_that_take_the_operators_pod(cluster: Cluster) -> None:
@@ -346,3 +354,25 @@ def test_kubectl_takes_every_manifest_and_none_of_a_kind_that_isnt_there(server:
     refused = dry_run(tmp_path, [{**manifests[0], "kind": "Jbo"}])
     assert refused.returncode != 0
     assert 'no matches for kind "Jbo"' in refused.stderr
+
+
+def test_without_its_client_the_launcher_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "zetadp.app.launching.kubernetes", None)
+    with pytest.raises(InvalidParameter, match=r"pip install 'zetadp\[kubernetes\]'"):
+        cluster_of(kubernetes_settings(tmp_path))
+
+
+def test_in_a_pod_its_account_and_namespace_are_used(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def of_the_pod(client_configuration: Any) -> None:
+        client_configuration.host = server.url
+        client_configuration.api_key["authorization"] = "Bearer of-the-pod"
+
+    (tmp_path / "namespace").write_text("ward\n")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    from zetadp.app.launching.kubernetes import api
+
+    monkeypatch.setattr(api, "load_incluster_config", of_the_pod)
+    monkeypatch.setattr(api, "OWN_NAMESPACE", tmp_path / "namespace")
+    cluster_of(kubernetes_settings(tmp_path)).start(order())
+    assert list(server.kept[JOBS]) == ["zetadp-7f-01"]
+    assert server.tokens == {"Bearer of-the-pod"}

@@ -244,6 +244,15 @@ def test_an_ended_worker_is_deleted_with_its_pods_grace_and_one_that_is_gone_is_
         cluster.end("zetadp-7f-01")
 
 
+def test_what_one_may_not_ask_for_hides_nothing_else(server: ApiServer, tmp_path: Path) -> None:
+    queueing = cluster_of(kubernetes_settings(tmp_path, kubernetes_queue="ward-3"))
+    server.kept[JOBS] = {"a": job(suspend=True), "b": job(name="b")}
+    server.answers["GET", EVENTS] = failure(403, "Forbidden", "events is forbidden")
+    server.answers["GET", "/apis/kueue.x-k8s.io"] = (200, {"preferredVersion": {"groupVersion": "kueue.x-k8s.io/v1beta2"}})
+    server.answers["GET", WORKLOADS] = listed("WorkloadList", [workload({"type": "QuotaReserved", "status": "False", "reason": "Pending"})])
+    assert {name: one.reason for name, one in queueing.found(["a", "b"]).items()} == {"a": "Pending", "b": "no pod yet"}
+
+
 def test_rounds_of_the_launcher_go_through_it(server: ApiServer, of: Settings, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     provide_database(of)
     database = Database(of)

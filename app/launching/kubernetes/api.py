@@ -132,7 +132,10 @@ class Api:
         following = ""
         while True:
             asked = {**(query or {}), "limit": PAGE, **({"continue": following} if following else {})}
-            page = _Page.model_validate(self.ask("GET", path, asked))
+            try:
+                page = _Page.model_validate(self.ask("GET", path, asked))
+            except ValidationError:
+                raise ClusterUnavailable(f"GET {path}: an answer that isn't a list") from None
             yield from page.items or []
             following = str(page.metadata.get("continue") or "")
             if not following:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TypeVar, final
 
 from pydantic import ValidationError
@@ -64,7 +65,7 @@ class Kubernetes:
         if made is None or order.needs.machines == 1:
             return
         try:
-            self._let_meet(Job.model_validate(made))
+            self._let_meet(_read(Job, [made])[0])
         except RequestRefused as refused:
             self.end(order.name)  # its machines would look for one another in vain
             raise _refusal("services", refused) from None
@@ -141,13 +142,13 @@ class Kubernetes:
         """Why these Jobs have no pods, by name, as far as this account may know it."""
         suspended = [job for job in jobs if job.spec.suspend]
         reasons = {job.metadata.name: f"its queue {self._queue} hasn't admitted it" for job in suspended if self._queue}
-        try:
-            if len(suspended) < len(jobs):
+        # No Kueue, or not for this account's eyes: then the reasons are fewer.
+        if len(suspended) < len(jobs):
+            with suppress(RequestRefused):
                 reasons |= self._failures_to_create()
-            if reasons and suspended:
+        if suspended and self._queue:
+            with suppress(RequestRefused):
                 reasons |= self._reasons_of_queue({job.metadata.uid: job.metadata.name for job in suspended})
-        except RequestRefused:
-            return reasons  # no Kueue, or not for this account's eyes
         return reasons
 
     def _failures_to_create(self) -> dict[str, str]:
