@@ -14,7 +14,7 @@ COPY zetadp zetadp
 VOLUME /data
 
 FROM base AS api
-RUN pip install --constraint constraints.txt '.[kubernetes,s3]'
+RUN pip install --constraint constraints.txt '.[s3]'
 USER 10001:10001
 EXPOSE 8000
 # It listens beyond loopback, so it starts only with a first admin key: -e ZETADP_ADMIN_KEY="$(zetadp keys generate)", kept by you.
