@@ -1,9 +1,10 @@
 # Two targets:  docker build --target api -t zetadp-api .     docker build --target worker -t zetadp-worker .
 # Both need the same data folder (a volume at /data), or the same PostgreSQL (ZETADP_DATABASE_URL) and a bucket (ZETADP_STORAGE_URL).
+# The user has a number, by which Kubernetes knows that it isn't root; deploy/ has a Compose file and a Helm chart.
 FROM python:3.11-slim AS base
 ENV PYTHONUNBUFFERED=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 ZETADP_DATA_DIR=/data
 WORKDIR /srv/zetadp
-RUN useradd --system --create-home zetadp && mkdir /data && chown zetadp /data
+RUN useradd --uid 10001 --user-group --create-home zetadp && mkdir /data && chown zetadp /data
 COPY constraints.txt pyproject.toml README.md ./
 COPY mechanisms mechanisms
 COPY accountants accountants
@@ -14,7 +15,7 @@ VOLUME /data
 
 FROM base AS api
 RUN pip install --constraint constraints.txt '.[s3]'
-USER zetadp
+USER 10001:10001
 EXPOSE 8000
 # It listens beyond loopback, so it starts only with a first admin key: -e ZETADP_ADMIN_KEY="$(zetadp keys generate)", kept by you.
 ENV ZETADP_HOST=0.0.0.0
@@ -24,7 +25,9 @@ CMD ["zetadp", "serve", "--port", "8000"]
 FROM base AS worker
 # With a compiler while it installs, for the noise's inner loop; in place, where it is run from.
 RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends gcc libc6-dev \
-    && pip install "$(grep '^torch==' constraints.txt)" && pip install --constraint constraints.txt --editable '.[worker,s3]' \
+    && pip install "$(grep '^torch==' constraints.txt)" && pip install --constraint constraints.txt --editable '.[worker,kubernetes,s3]' \
     && apt-get purge -y -qq --auto-remove gcc libc6-dev && rm -rf /var/lib/apt/lists/*
-USER zetadp
+USER 10001:10001
+# A worker or a launcher that lives, whatever its database does. One that waits for its database at the start gives no sign yet.
+HEALTHCHECK --interval=30s --timeout=10s --start-period=60s CMD ["zetadp", "alive"]
 CMD ["zetadp", "worker"]

@@ -24,6 +24,10 @@ LISTED: dict[str, dict[str, str]] = {
         "launcher": "Run the launcher: it starts a worker for each queued job where its resources are (ZETADP_LAUNCHER).",
         "demo": "Train a small complex network on handwritten digits with differential privacy, end to end, and check its certificate.",
     },
+    "alive": {
+        "alive": "Tell whether a worker or a launcher of this machine is alive: one that tried to renew its lease of late. The exit code "
+        "says it.",
+    },
     "recipes": {
         "recipes": "List the experiments that are ready to run: what their papers printed, what is proven, and whether their "
         "data are available.",

@@ -173,15 +173,22 @@ class LeaseKeeper:
         beat comes after it.
       unable: called, from that thread, if the lease can't be kept: with ExecutorBusy if another worker has taken the name, so that this
         one can never have it again; with any other error that nobody foresaw. Who doesn't end the worker then has one that does nothing.
+      beaten: called, from that thread, after each try to renew the lease, whatever came of it. It must return at once and raise nothing.
     """
 
     def __init__(
-        self, leases: Leases, executor: Executor, put_back: Callable[[list[str]], None], unable: Callable[[Exception], None]
+        self,
+        leases: Leases,
+        executor: Executor,
+        put_back: Callable[[list[str]], None],
+        unable: Callable[[Exception], None],
+        beaten: Callable[[], None] = lambda: None,
     ) -> None:
         self._leases = leases
         self._executor = executor
         self._put_back = put_back
         self._unable = unable
+        self._beaten = beaten
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
         self._watch = Watch()
@@ -250,6 +257,7 @@ class LeaseKeeper:
                 _log.exception("lease_keeper_failed", executor=self._executor.id)
                 self._unable(error)
             self._beats += 1
+            self._beaten()
 
     def _beat(self) -> None:
         if not self._leases.renew(self._token):

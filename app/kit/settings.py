@@ -61,6 +61,7 @@ def _device(text: str) -> str:
 
 StorageUrl = Annotated[str, Field(pattern=r"^(s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}){0,8}/?)?$")]
 Rate = Annotated[str, AfterValidator(_rate)]
+KubernetesLabel = Annotated[str, Field(pattern=r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$")]
 _ACCELERATOR = re.compile(r"[0-9]{1,3}|(GPU|MIG)-[0-9A-Za-z/-]{1,80}")
 _HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 
@@ -112,6 +113,12 @@ class Settings(BaseSettings):
       launcher_seconds: how often it compares what is queued with what the cluster runs.
       launch_command: what starts a worker on the cluster's machines, as a shell would read it; ``--job`` and the job's id follow.
       slurm_options: further options of ``sbatch``, like ``--partition=gpu --account=ward-3``.
+      kubernetes_namespace: where the Jobs of Kubernetes are made; if empty in the launcher's own, or its kubeconfig's.
+      kubernetes_image: the image of workers in Kubernetes, unless ``kubernetes_pod`` names it.
+      kubernetes_pod: a YAML file with the pod of such a worker: volumes, secrets as environment, tolerations and so on. The launcher adds
+        command, resources and limits. Without it a worker gets no settings and can't reach the database.
+      kubernetes_queue: Kueue's queue for the Jobs; if empty Kubernetes starts them by itself.
+      kubernetes_priority: Kueue's priority class for them; its default if empty.
       lease_seconds: how long a worker may be silent before other workers get its jobs.
       maximum_worker_deaths: a job ends ``failed``, without a further attempt, after this many workers died while running it.
       cancel_poll_seconds: how often a worker checks whether its job was cancelled; bounds how late it notices a cancellation.
@@ -185,6 +192,11 @@ class Settings(BaseSettings):
     launcher_seconds: Seconds = 2.0
     launch_command: Annotated[str, Field(min_length=1, max_length=1000)] = "zetadp worker"
     slurm_options: Annotated[str, Field(max_length=2000)] = ""
+    kubernetes_namespace: Annotated[str, Field(pattern=r"^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)?$")] = ""
+    kubernetes_image: Annotated[str, Field(pattern=r"^[A-Za-z0-9./:@_-]*$", max_length=500)] = ""
+    kubernetes_pod: Path | None = None
+    kubernetes_queue: KubernetesLabel = ""
+    kubernetes_priority: KubernetesLabel = ""
     lease_seconds: Annotated[float, Field(ge=0.5, le=3600.0, allow_inf_nan=False)] = 6.0
     maximum_worker_deaths: Annotated[int, Field(ge=1, le=100)] = 3
     cancel_poll_seconds: Seconds = 0.2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zetadp.app.kit.settings import Settings
 from zetadp.app.launching.interface import Cluster
+from zetadp.mechanisms.errors import InvalidParameter
 
 
 def cluster_of(settings: Settings) -> Cluster:
@@ -14,8 +15,11 @@ def cluster_of(settings: Settings) -> Cluster:
 
             return Slurm(settings)
         case "kubernetes":
-            # Its client is an extra that only such a launcher needs.
-            from zetadp.app.launching.kubernetes import Kubernetes
+            try:
+                from zetadp.app.launching.kubernetes import Kubernetes  # its client is an extra that only such a launcher needs
+            except ImportError:
+                expected = "a launcher whose client is installed; kubernetes needs pip install 'zetadp[kubernetes]'"
+                raise InvalidParameter("ZETADP_LAUNCHER", expected, settings.launcher) from None
 
             return Kubernetes(settings)
         case "local":

@@ -11,6 +11,7 @@ import socket
 import threading
 import time
 from contextlib import ExitStack
+from functools import partial
 from typing import final
 
 import structlog
@@ -30,6 +31,7 @@ from zetadp.app.kit.waiting import Pauses, Stopped, when_available
 from zetadp.app.launching.clusters import cluster_of
 from zetadp.app.launching.interface import Cluster, ClusterUnavailable, Found, LaunchRefused, LaunchState, Order
 from zetadp.app.worker.exits import EXIT_BROKEN, EXIT_BUSY, EXIT_REFUSED
+from zetadp.app.worker.heartbeat import beat
 from zetadp.app.worker.naming import PATIENCE_SECONDS, sole_executor
 from zetadp.app.worker.preparing import Preparer, PreparingCommand, preparing_command
 from zetadp.mechanisms.errors import InvalidParameter
@@ -110,7 +112,7 @@ class _Process:
             lease_seconds=settings.lease_seconds,
         )
         leases = Leases(self._database, settings.maximum_worker_deaths)
-        keeper = LeaseKeeper(leases, executor, lambda _jobs: self._woken.set(), self._unable)
+        keeper = LeaseKeeper(leases, executor, lambda _jobs: self._woken.set(), self._unable, partial(beat, settings, name))
         when_available(lambda: stack.enter_context(keeper), stopping)
         preparations = Preparations(self._database, settings.maximum_worker_deaths)
         stack.enter_context(

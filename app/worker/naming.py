@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import os
 import re
+import socket
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -78,7 +79,8 @@ def sole_executor(data_dir: Path, name: str, patience_seconds: float) -> Generat
       ExecutorBusy: another process holds it.
     """
     deadline = time.monotonic() + patience_seconds
-    with (data_dir / f"worker-{name}.lock").open("w") as lock:
+    # Not emptied before it is held: its time is the holder's last sign of life (``heartbeat.py``).
+    with lock_file(data_dir, name).open("a") as lock:
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -88,7 +90,15 @@ def sole_executor(data_dir: Path, name: str, patience_seconds: float) -> Generat
                 time.sleep(_POLL_SECONDS)
             else:
                 break
+        lock.truncate(0)
+        lock.write(socket.gethostname())
+        lock.flush()
         yield _identity(lock)
+
+
+def lock_file(data_dir: Path, name: str) -> Path:
+    """The file that a worker of this name locks, with its host's name in it."""
+    return data_dir / f"worker-{name}.lock"
 
 
 def _identity(lock: IO[str]) -> str:

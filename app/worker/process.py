@@ -7,6 +7,7 @@ import signal
 import socket
 import time
 from contextlib import ExitStack
+from functools import partial
 from typing import final
 
 import structlog
@@ -31,6 +32,7 @@ from zetadp.app.tables.job_states import HELD_STATES
 from zetadp.app.worker.child import ChildCommand, training_command
 from zetadp.app.worker.exits import EXIT_BROKEN, EXIT_BUSY, EXIT_REFUSED
 from zetadp.app.worker.hardware import accelerators, capacity_of, chosen, described, memory_there
+from zetadp.app.worker.heartbeat import beat
 from zetadp.app.worker.listening import run_worker
 from zetadp.app.worker.naming import PATIENCE_SECONDS, names, sole_executor
 from zetadp.app.worker.one_job import OneJob, share
@@ -179,7 +181,8 @@ class _Worker:
                         capacity=self._capacity,
                         lease_seconds=settings.lease_seconds,
                     )
-                    keeper = LeaseKeeper(self._leases, executor, self._call, self._unable)
+                    sign = partial(beat, settings, name)
+                    keeper = LeaseKeeper(self._leases, executor, self._call, self._unable, sign)
                     when_available(lambda keeper=keeper, tried=tried: tried.enter_context(keeper), self._shutdown.stopping)
                 except ExecutorBusy as taken:
                     busy = taken

@@ -32,7 +32,7 @@ with open({calls!r}, "a") as file:
 print("{{}}" if sys.argv[0].endswith("curl") else "ID")
 """
 """Stands in a shell's path for a program: it notes what it was called with, as the shell understood it."""
-RECORDED = ("zetadp", "python", "python3", "curl", "make", "docker", "openssl", "model_signing")
+RECORDED = ("zetadp", "python", "python3", "curl", "make", "docker", "kubectl", "helm", "openssl", "model_signing")
 
 
 @final

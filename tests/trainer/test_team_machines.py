@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from tests.trainer.test_training_child import EVENT, PATIENCE_SECONDS, _wait_for
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import RuntimeSpec, ZetaDpSgd
+from zetadp.trainer.engine.team import meeting
 from zetadp.trainer.engine.team.meeting import Meeting
 from zetadp.trainer.request import FAILED, FINISHED, LOST, STOPPED, TrainingRequest
 from zetadp.trainer.specs.report import CheckpointWritten, RunReport, Started
@@ -152,3 +153,22 @@ def test_processes_are_spread_evenly_or_refused(tmp_path: Path) -> None:
         Meeting(4, place, tmp_path, round=0)
     with pytest.raises(ValidationError, match="machine must be below 3"):
         TeamPlace(machines=3, machine=3)
+
+
+def test_the_first_machines_name_is_waited_for_until_the_cluster_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def known_late(host: str) -> str:
+        asked.append(host)
+        if len(asked) < 3:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return "127.0.0.1"
+
+    monkeypatch.setattr(meeting, "NAME_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(socket, "gethostbyname", known_late)
+    assert meeting.interface_towards("job-0.job", 29500) == "lo"
+    assert asked == ["job-0.job"] * 3
+    monkeypatch.setattr(meeting, "NAME_SECONDS", -1.0)
+    asked.clear()
+    with pytest.raises(socket.gaierror):
+        meeting.interface_towards("job-0.job", 29500)

@@ -10,6 +10,7 @@ import fcntl
 import os
 import socket
 import struct
+import time
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -22,6 +23,9 @@ from zetadp.trainer.team_place import TeamPlace
 
 PATIENCE: Final = timedelta(minutes=30)
 """A team member that hasn't answered for this long is considered lost."""
+NAME_SECONDS: Final = 60.0
+"""How long the name of the first machine may stay unknown."""
+NAME_POLL_SECONDS: Final = 0.5
 SIOCGIFADDR: Final = 0x8915
 """linux/sockios.h: asks for the IPv4 address of a network interface."""
 
@@ -79,14 +83,16 @@ class Meeting:
 def interface_towards(host: str, port: int) -> str:
     r"""The network interface from which packets to this IPv4 host leave; to an address of this machine's own, the one that has it.
 
+    A name that isn't known yet is waited for: a cluster may publish it only after its machine has begun.
+
     Raises:
-      OSError: there is no route, or none of an interface that has an address.
+      OSError: there is no route, or none of an interface that has an address, or nobody knows the name.
 
     >>> interface_towards("127.0.0.1", 29500)
     'lo'
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        asked.connect((host, port))  # sends nothing
+        asked.connect((_address(host), port))  # sends nothing
         own = asked.getsockname()[0]
         for _, name in socket.if_nameindex():
             try:
@@ -96,3 +102,15 @@ def interface_towards(host: str, port: int) -> str:
             if socket.inet_ntoa(found[20:24]) == own:
                 return name
     raise OSError(f"no network interface has the address {own}, from which {host} is reached")
+
+
+def _address(host: str) -> str:
+    """Its IPv4 address. Raises socket.gaierror."""
+    deadline = time.monotonic() + NAME_SECONDS
+    while True:
+        try:
+            return socket.gethostbyname(host)
+        except socket.gaierror:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(NAME_POLL_SECONDS)
