@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import final
@@ -26,6 +26,7 @@ PRELOADED = [
     *(f"zetadp.app.cli.{found.name}" for found in pkgutil.iter_modules(cli.__path__)),
     "tests.app.jobs_harness",
     "tests.app.preloaded_facts",
+    "zetadp.trainer.algorithms.zeta_dp_sgd.train",
 ]
 """What every process of the tests that is forked finds loaded. All of them share one fork server, whoever starts it."""
 
@@ -54,16 +55,24 @@ class Command:
       arguments: those after ``zetadp``.
       text: its standard input.
       env: its environment; that of this process if None.
+      program: what runs with these arguments, importable by name.
     """
 
-    def __init__(self, folder: Path, *arguments: str, text: str = "", env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *arguments: str,
+        text: str = "",
+        env: Mapping[str, str] | None = None,
+        program: Callable[[], None] = cli.main,
+    ) -> None:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "stdin").write_text(text, encoding="utf-8")
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(PRELOADED)
         variables = dict(os.environ if env is None else env)
-        self._process: BaseProcess = context.Process(target=_run, args=(arguments, folder, variables), daemon=True)
+        self._process: BaseProcess = context.Process(target=_run, args=(program, arguments, folder, variables), daemon=True)
         self._process.start()
 
     @property
@@ -91,6 +100,10 @@ class Command:
         assert self._process.exitcode is not None, f"it still runs after {timeout} s: {self.stdout} {self.stderr}"
         return self._process.exitcode
 
+    @property
+    def is_running(self) -> bool:
+        return self._process.exitcode is None
+
     def terminate(self) -> None:
         self._process.terminate()
 
@@ -104,7 +117,7 @@ class Command:
         return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
-def _run(arguments: tuple[str, ...], folder: Path, variables: Mapping[str, str]) -> None:
+def _run(program: Callable[[], None], arguments: tuple[str, ...], folder: Path, variables: Mapping[str, str]) -> None:
     """A command's life, in a process of its own."""
     os.environ.clear()
     os.environ.update(variables)
@@ -116,4 +129,4 @@ def _run(arguments: tuple[str, ...], folder: Path, variables: Mapping[str, str])
     sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", encoding="utf-8", closefd=False, buffering=1)  # noqa: SIM115
     sys.argv = ["zetadp", *arguments]
-    cli.main()
+    program()

@@ -222,7 +222,7 @@ def work(variables: dict[str, str], child: str, queue_url: str | None) -> None:
         Settings.queue_url = property(lambda _self: queue_url)  # pyright: ignore[reportAttributeAccessIssue]
 
     def stand_in(workdir: Path) -> list[str]:
-        return [sys.executable, fake_child.__file__, str(workdir), str(os.getpid())]
+        return [sys.executable, "-S", "-E", fake_child.__file__, str(workdir), str(os.getpid())]
 
     raise SystemExit(worker.main(of, training_command if child == "real" else stand_in, preparing_here(of.made_data_sets_dir)))
 

@@ -232,7 +232,7 @@ def test_a_key_used_for_a_training_is_a_conflict(api: Service) -> None:
         ({"batch": [PROFILE] * 1001}, "batch: must have at most 1000 entries, got 1001"),
         ({"profiles": []}, "profiles: there is no field with this name"),
     ],
-    ids=str,
+    ids=["none", "two", "a bad number", "a bad line", "too many lines", "a misspelled name"],
 )
 def test_a_bad_calculation_is_refused_before_it_is_stored(api: Service, body: Json, text: str) -> None:
     response = api.client.post("/v1/calculations", json=body)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from tests.trainer.test_training_child import EVENT, PATIENCE_SECONDS, _wait_for
+from tests.app.forked import Command
+from tests.trainer.test_training_child import EVENT, PATIENCE_SECONDS
 from zetadp.mechanisms.errors import InvalidParameter
-from zetadp.trainer import RuntimeSpec, ZetaDpSgd
+from zetadp.trainer import RuntimeSpec, ZetaDpSgd, child
 from zetadp.trainer.engine.team import meeting
 from zetadp.trainer.engine.team.meeting import Meeting
 from zetadp.trainer.request import FAILED, FINISHED, LOST, STOPPED, TrainingRequest
@@ -39,10 +40,8 @@ def port() -> int:
         return int(found.getsockname()[1])
 
 
-def start(
-    workdir: Path, spec: ZetaDpSgd, machine: int | None = None, at: int = 0, host: str = "127.0.0.1", where: str | None = None
-) -> subprocess.Popen[str]:
-    """One machine's process, in this network namespace; without a number it is the only one, with as many members."""
+def requested(workdir: Path, spec: ZetaDpSgd, machine: int | None = None, at: int = 0, host: str = "127.0.0.1") -> dict[str, str]:
+    """The environment of one machine's process, whose request is written."""
     workdir.mkdir(parents=True, exist_ok=True)
     runtime = RuntimeSpec(checkpoint_seconds=0.05, threads=1, processes=PROCESSES)
     (workdir / "request.json").write_text(TrainingRequest(spec=spec, runtime=runtime, plan=spec.plan()).model_dump_json())
@@ -50,6 +49,14 @@ def start(
     if machine is not None:
         place = TeamPlace(machines=PROCESSES, machine=machine, host=host, port=at, secret="s")
         environment[TEAM_VARIABLE] = place.model_dump_json()
+    return environment
+
+
+def start(
+    workdir: Path, spec: ZetaDpSgd, machine: int | None = None, at: int = 0, host: str = "127.0.0.1", where: str | None = None
+) -> subprocess.Popen[str]:
+    """One machine's process, in this network namespace; without a number it is the only one, with as many members."""
+    environment = requested(workdir, spec, machine, at, host)
     inside = [] if where is None else ["ip", "netns", "exec", where]
     command = [*inside, sys.executable, "-m", "zetadp.trainer.child", str(workdir), "--parent", str(os.getpid())]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
@@ -60,13 +67,39 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, output + errors
 
 
+def training() -> None:
+    """The training process's program, in a process whose parent is the fork server."""
+    try:
+        code = child.main([*sys.argv[1:], "--parent", str(os.getppid())])
+    except Exception:
+        child.report_failure(*sys.exc_info())  # pyright: ignore[reportArgumentType]
+        code = FAILED
+    sys.exit(code)
+
+
+def forked(workdir: Path, spec: ZetaDpSgd, machine: int, at: int) -> Command:
+    """One machine's process as ``start`` makes it, but without Python's start and torch's."""
+    environment = requested(workdir, spec, machine, at)
+    return Command(workdir.with_name(f"{workdir.name}, streams at {at}"), str(workdir), env=environment, program=training)
+
+
+def done(process: Command) -> tuple[int, str]:
+    code = process.wait(PATIENCE_SECONDS)
+    return code, process.stdout + process.stderr
+
+
+def wait_for_a_checkpoint(process: Command) -> None:
+    while not any(isinstance(EVENT.validate_json(line), CheckpointWritten) for line in process.stdout.splitlines(keepends=True)[:-1]):
+        assert process.is_running, f"ended without a checkpoint: {process.stderr}"
+        time.sleep(0.02)
+
+
 def test_two_machines_train_the_model_that_one_does_and_only_the_first_tells(tmp_path: Path, spec: ZetaDpSgd) -> None:
     alone, at = start(tmp_path / "alone", spec), port()
-    machines = [start(tmp_path / f"machine {machine}", spec, machine, at) for machine in (0, 1)]
-    for process in (alone, *machines):
-        code, said = ended(process)
+    machines = [forked(tmp_path / f"machine {machine}", spec, machine, at) for machine in (0, 1)]
+    for (code, said), tells in zip((ended(alone), *map(done, machines)), (True, True, False), strict=True):
         assert code == FINISHED, said
-        assert bool([line for line in said.splitlines() if line.startswith("{")]) is (process is not machines[1])
+        assert bool([line for line in said.splitlines() if line.startswith("{")]) is tells
     models = [(tmp_path / name / "artifacts" / "model.safetensors").read_bytes() for name in ("alone", "machine 0")]
     assert models[0] == models[1]
     assert not (tmp_path / "machine 1" / "artifacts").exists()
@@ -105,13 +138,13 @@ def test_two_hosts_train_the_model_that_one_does(tmp_path: Path, spec: ZetaDpSgd
 
 def test_a_machine_without_the_checkpoint_goes_on_from_the_first_ones(tmp_path: Path, spec: ZetaDpSgd) -> None:
     longer, at = spec.model_copy(update={"steps": 150}), port()
-    machines = [start(tmp_path / f"machine {machine}", longer, machine, at) for machine in (0, 1)]
-    _wait_for(machines[0], CheckpointWritten)
-    machines[0].send_signal(signal.SIGTERM)
-    assert [ended(process)[0] for process in machines] == [STOPPED, FINISHED]  # both stop after the same step
+    machines = [forked(tmp_path / f"machine {machine}", longer, machine, at) for machine in (0, 1)]
+    wait_for_a_checkpoint(machines[0])
+    machines[0].terminate()
+    assert [done(process)[0] for process in machines] == [STOPPED, FINISHED]  # both stop after the same step
     at = port()
-    again = [start(tmp_path / "machine 0", longer, 0, at), start(tmp_path / "another machine", longer, 1, at)]
-    codes = [ended(process) for process in again]
+    again = [forked(tmp_path / "machine 0", longer, 0, at), forked(tmp_path / "another machine", longer, 1, at)]
+    codes = [done(process) for process in again]
     assert [code for code, _ in codes] == [FINISHED, FINISHED], codes
     started = next(EVENT.validate_json(line) for line in codes[0][1].splitlines() if '"started"' in line)
     assert isinstance(started, Started)
@@ -126,24 +159,23 @@ def test_a_machine_without_the_checkpoint_goes_on_from_the_first_ones(tmp_path: 
 
 def test_a_machine_that_is_lost_ends_the_attempt_and_not_the_job(tmp_path: Path, spec: ZetaDpSgd) -> None:
     longer, at = spec.model_copy(update={"steps": 5000}), port()
-    machines = [start(tmp_path / f"machine {machine}", longer, machine, at) for machine in (0, 1)]
-    _wait_for(machines[0], CheckpointWritten)
+    machines = [forked(tmp_path / f"machine {machine}", longer, machine, at) for machine in (0, 1)]
+    wait_for_a_checkpoint(machines[0])
     machines[1].kill()
-    code, said = ended(machines[0])
+    code, said = done(machines[0])
     assert code == LOST, said
     assert "another machine of the team was lost" in said
-    machines[1].communicate()
 
 
 def test_machines_with_different_requests_release_nothing(tmp_path: Path, spec: ZetaDpSgd) -> None:
     at = port()
-    machines = [start(tmp_path / "0", spec, 0, at), start(tmp_path / "1", spec.model_copy(update={"steps": 13}), 1, at)]
-    code, said = ended(machines[0])
+    machines = [forked(tmp_path / "0", spec, 0, at), forked(tmp_path / "1", spec.model_copy(update={"steps": 13}), 1, at)]
+    code, said = done(machines[0])
     assert code == FAILED, said
     failed = json.loads(next(line for line in said.splitlines() if '"failed"' in line))
     assert failed["reason"].startswith("data must be the same data and the same software on every machine")
     assert not (tmp_path / "0" / "checkpoint.safetensors").exists()
-    ended(machines[1])
+    done(machines[1])
 
 
 def test_processes_are_spread_evenly_or_refused(tmp_path: Path) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
 
 import pytest
 
-from tests.app.forked import run_command
+from tests.app.forked import Command, run_command
 from tests.app.jobs_harness import WAIT_SECONDS
 from zetadp.app.kit.key_text import KeyText
 from zetadp.trainer.recipes import DIGITS_DEMO
@@ -40,14 +39,15 @@ def service(tmp_path_factory):
         "ZETADP_DATA_DIR": str(tmp_path_factory.mktemp("service")),
         "ZETADP_LOG_LEVEL": "warning",
     }
-    command = [sys.executable, "-m", "zetadp", "serve", "--port", "0", "--with-worker"]
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ZETADP_KEY", key)
-        yield process.stdout.readline().removeprefix("zetadp is at ").strip()
-    process.send_signal(signal.SIGTERM)
-    process.wait(WAIT_SECONDS)
-    process.stdout.close()
+    process = Command(tmp_path_factory.mktemp("streams"), "serve", "--port", "0", "--with-worker", env=environment)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("ZETADP_KEY", key)
+            yield process.first_line().removeprefix("zetadp is at ").strip()
+        process.terminate()
+        process.wait(WAIT_SECONDS)
+    finally:
+        process.kill()
 
 
 @pytest.fixture(scope="module")

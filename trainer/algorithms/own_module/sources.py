@@ -3,6 +3,7 @@ r"""The source files of the caller's program: what a certificate names of the co
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
 import sysconfig
 from functools import cache
@@ -53,8 +54,7 @@ def source_files() -> set[str]:
     """A line for every module that the program has loaded from a source file of no installed package: the file's digest, and its name."""
     found: set[str] = set()
     for name, module in list(sys.modules.items()):
-        path = _source(module)
-        if path is not None and name.partition(".")[0] != OWN:
+        if name.partition(".")[0] != OWN and (path := _source(module)) is not None:
             found.add(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {name}")
     return found
 
@@ -76,10 +76,18 @@ def _source(module: ModuleType | None) -> Path | None:
     given = getattr(module, "__file__", None)
     if not isinstance(given, str) or not given.endswith(".py"):
         return None
-    path = Path(given).resolve()
-    if not path.is_file() or INSTALLED & set(path.parts) or any(path.is_relative_to(folder) for folder in _python()):
+    folder = os.path.dirname(given)
+    # Thousands of modules are in few folders; to resolve each one's path would take longer than a short training.
+    if os.path.isabs(folder) and _is_installed(folder) and not os.path.islink(given):
         return None
-    return path
+    path = Path(given).resolve()
+    return path if path.is_file() and not _is_installed(str(path.parent)) else None
+
+
+@cache
+def _is_installed(folder: str) -> bool:
+    path = Path(folder).resolve()
+    return bool(INSTALLED & set(path.parts)) or any(path.is_relative_to(of_python) for of_python in _python())
 
 
 @cache
