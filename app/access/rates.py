@@ -9,12 +9,11 @@ from collections.abc import MutableMapping
 from typing import Any, final
 
 from limits import RateLimitItem, parse
-from limits.storage import MemoryStorage
 from limits.strategies import FixedWindowRateLimiter
 
 from zetadp.app.access.caller import Caller
 from zetadp.app.access.errors import AccessError, KeyNeeded, TooManyRequests
-from zetadp.app.access.shared_windows import SharedWindows
+from zetadp.app.access.windows import Windows
 from zetadp.app.kit.settings import Settings
 
 SHARED = "rates"
@@ -27,8 +26,7 @@ class Rates:
     """Counts for all processes of the service that share its data folder; one that is alone counts in its memory."""
 
     def __init__(self, settings: Settings) -> None:
-        storage = MemoryStorage() if settings.processes == 1 else SharedWindows(settings.data_dir / SHARED)
-        self._limiter = FixedWindowRateLimiter(storage)
+        self._limiter = FixedWindowRateLimiter(Windows(None if settings.processes == 1 else settings.data_dir / SHARED))
         self._per_key = parse(settings.requests_per_key)
         self._per_address = parse(settings.requests_per_address)
         self._failures = parse(settings.failures_per_address)

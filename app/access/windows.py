@@ -1,10 +1,11 @@
-r"""Counts of requests that all processes of one service on one machine share: a table in a file that each of them maps into its memory."""
+r"""Counts of requests in fixed windows: a table in memory, which all processes of one service on one machine share if it is a file's."""
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
 import mmap
+import os
 import struct
 import threading
 import time
@@ -23,28 +24,32 @@ BUCKETS = 2**13
 
 
 @final
-class SharedWindows(Storage):
-    r"""Fixed windows for the library ``limits``.
+class Windows(Storage):
+    r"""Fixed windows for the library ``limits``, whose own storage in memory starts a thread for nearly each count.
 
     A lock on the file makes each count atomic; the kernel gives it back if its holder dies. The counts last as long as the file.
+
+    Args:
+      path: the file that processes share; None for a process that is alone.
     """
 
     STORAGE_SCHEME = None
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None) -> None:
         super().__init__()
-        self._file = path.open("a+b")
+        self._file = None if path is None else path.open("a+b")
         size = BUCKETS * BUCKET * _ENTRY.size
         with self._held():
-            if path.stat().st_size < size:
+            if self._file is not None and os.fstat(self._file.fileno()).st_size < size:
                 self._file.truncate(size)
-        self._table = mmap.mmap(self._file.fileno(), size)
+        self._table = mmap.mmap(-1 if self._file is None else self._file.fileno(), size)
         self._lock = threading.Lock()
 
     def close(self) -> None:
         """No count is asked for any more."""
         self._table.close()
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
 
     def incr(self, key: str, expiry: int, amount: int = 1) -> int:
         """Count, in a window of ``expiry`` seconds from the first count on; the count."""
@@ -103,6 +108,9 @@ class SharedWindows(Storage):
 
     @contextmanager
     def _held(self) -> Generator[None]:
+        if self._file is None:
+            yield
+            return
         fcntl.lockf(self._file, fcntl.LOCK_EX)
         try:
             yield

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -12,21 +13,27 @@ from limits import parse
 from limits.strategies import FixedWindowRateLimiter
 
 from tests.app.forked import PRELOADED
-from zetadp.app.access import shared_windows
-from zetadp.app.access.shared_windows import BUCKET, SharedWindows
+from zetadp.app.access import windows as windows_module
+from zetadp.app.access.windows import BUCKET, Windows
 
 RATE = parse("100/minute")
 PROCESSES, TIMES = 4, 60
 
 
-@pytest.fixture
-def windows(tmp_path: Path) -> Iterator[SharedWindows]:
-    with closing(SharedWindows(tmp_path / "rates")) as made:
+@pytest.fixture(params=["alone", "shared"])
+def windows(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Windows]:
+    with closing(Windows(None if request.param == "alone" else tmp_path / "rates")) as made:
         yield made
 
 
+def test_threads_of_a_process_that_is_alone_miss_no_count() -> None:
+    with closing(Windows(None)) as windows, ThreadPoolExecutor(8) as threads:
+        counts = list(threads.map(lambda _: windows.incr("a", 600), range(2000)))
+    assert sorted(counts) == list(range(1, 2001))
+
+
 def hit(path: Path, hits: multiprocessing.Queue[int]) -> None:
-    with closing(SharedWindows(path)) as windows:
+    with closing(Windows(path)) as windows:
         limiter = FixedWindowRateLimiter(windows)
         hits.put(sum(limiter.hit(RATE, "address", "192.0.2.1") for _ in range(TIMES)))
 
@@ -43,9 +50,9 @@ def test_processes_together_are_let_through_as_often_as_one(tmp_path: Path) -> N
         process.join()
 
 
-def test_windows_end_and_askers_dont_count_for_one_another(windows: SharedWindows, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_end_and_askers_dont_count_for_one_another(windows: Windows, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr(shared_windows.time, "time", lambda: now)
+    monkeypatch.setattr(windows_module.time, "time", lambda: now)
     assert [windows.incr("a", 60), windows.incr("a", 60), windows.incr("b", 60, 5)] == [1, 2, 5]
     assert (windows.get("a"), windows.get("b"), windows.get("c")) == (2, 5, 0)
     assert windows.get_expiry("a") == 1060.0
@@ -59,8 +66,8 @@ def test_windows_end_and_askers_dont_count_for_one_another(windows: SharedWindow
     assert windows.check()
 
 
-def test_where_too_many_count_at_once_the_one_that_ends_first_gives_way(windows: SharedWindows, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_windows, "BUCKETS", 1)
+def test_where_too_many_count_at_once_the_one_that_ends_first_gives_way(windows: Windows, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows_module, "BUCKETS", 1)
     for number in range(BUCKET):
         windows.incr(f"{number}", 60 + number)
     assert windows.incr("one more", 600) == 1
