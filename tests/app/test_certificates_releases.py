@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.accountants.two_point_truth import local_laplace, response
-from tests.selection import thinned
 from zetadp.accountants.events import Composed, Event, FixedSizeSampled, Grouped, PoissonSampled, Release, Repeated
 from zetadp.app.certificates.facts.claims import falling, guarantee_of, why_no_epsilon_without_sampling, without_sampling
 from zetadp.app.certificates.facts.guarantee import ApproximateDp, DeltaPoint
@@ -122,7 +121,7 @@ def test_a_group_of_local_releases_is_told_although_each_is_accounted_by_itself(
 # Figures
 
 
-@pytest.fixture(scope="module", params=thinned(EVENTS, every=2))
+@pytest.fixture(scope="module", params=list(EVENTS))
 def claim(request: pytest.FixtureRequest) -> tuple[Event, ApproximateDp]:
     event = EVENTS[request.param]
     guarantee = guarantee_of(event, DELTA, RandomOrigin.OPERATING_SYSTEM)

@@ -13,7 +13,6 @@ from safetensors.numpy import save
 
 from tests.app.certificate_kinds import BASELINE, DIGITS, KINDS, MLP, SETTINGS, SPECTRAL
 from tests.app.certificates_harness import finished_run, run_of, statement_of
-from tests.selection import thinned
 from zetadp.accountants.events import non_private_reason
 from zetadp.app.certificates.facts.guarantee import ApproximateDp
 from zetadp.app.certificates.facts.ledger_entry import LedgerFacts
@@ -51,7 +50,7 @@ def text(issued: Issued) -> Texts:
     return lambda name: describe(read(issued(name)))
 
 
-@pytest.mark.parametrize("name", thinned(SETTINGS, every=3))
+@pytest.mark.parametrize("name", SETTINGS)
 def test_a_certificate_of_every_setting_verifies(name: str, issued: Issued, keys: PublicKeySet) -> None:
     report = verify(issued(name), keys, None)
     assert report.verdict == "valid", report.checks

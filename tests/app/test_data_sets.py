@@ -172,7 +172,6 @@ def test_a_job_on_anothers_data_set_is_refused_in_the_words_for_one_that_is_not_
     client.post(f"/v1/jobs/{accepted.json()['id']}/cancel")
 
 
-@pytest.mark.slow
 def test_a_job_charged_to_a_ledger_on_anothers_data_set_reserves_nothing(
     client: httpx2.Client, other: httpx2.Client, upload_id: str
 ) -> None:

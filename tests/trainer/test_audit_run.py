@@ -99,7 +99,6 @@ def test_half_the_noise_is_found_by_the_test_of_the_noise(tmp_path: Path, monkey
     assert report.noise_test.status == "violated"
 
 
-@pytest.mark.slow
 def test_half_the_noise_is_found_by_canaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(releasing, "release", half_the_noise)
     # Large lots, so that members stand out: the rarer a canary is drawn, the more of them it takes.
