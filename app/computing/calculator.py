@@ -51,7 +51,7 @@ class Calculator:
     async def started(cls, settings: Settings, niceness: int) -> Self:
         """A new process, ready for questions."""
         ours, theirs = socket.socketpair()
-        known = settings.model_copy(update=SECRETS)
+        known = Settings.model_validate(settings.model_dump() | SECRETS)
         made = context().Process(target=_run, args=(PROCESS, theirs, known, niceness), name="calculator", daemon=True)
         try:
             await asyncio.to_thread(made.start)

@@ -158,7 +158,7 @@ class _Worker:
 
     def _take_name(self, name: str) -> None:
         """Only with its lock: what a dead worker of this name left on this machine's disk is cleared away."""
-        named = self._settings.model_copy(update={"executor_id": name})
+        named = Settings.model_validate(self._settings.model_dump() | {"executor_id": name})
         place = self._only.place if self._only else None
         self._runner = Runner(named, self._attempts, self._shutdown.stopping, self._command, place)
 
