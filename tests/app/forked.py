@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import pkgutil
 import subprocess
 import sys
 import tempfile
@@ -20,14 +19,7 @@ from typing import final
 
 from zetadp.app import cli
 
-PRELOADED = [
-    "zetadp.app.main",
-    "zetadp.app.worker.process",
-    *(f"zetadp.app.cli.{found.name}" for found in pkgutil.iter_modules(cli.__path__)),
-    "tests.app.jobs_harness",
-    "tests.app.preloaded_facts",
-    "zetadp.trainer.algorithms.zeta_dp_sgd.train",
-]
+PRELOADED = ["tests.app.preloaded"]
 """What every process of the tests that is forked finds loaded. All of them share one fork server, whoever starts it."""
 
 PATIENCE_SECONDS = 120.0

@@ -22,9 +22,13 @@ def stand_in(workdir: Path) -> list[str]:
     return [sys.executable, "-S", "-E", fake_child.__file__, str(workdir), str(os.getpid())]
 
 
-if __name__ == "__main__":
+def main() -> None:
     if sys.argv.pop(1) == "fake":
         process.main.__defaults__ = (stand_in, *process.main.__defaults__[1:])  # pyright: ignore[reportOptionalSubscript]
     app = typer.Typer(pretty_exceptions_enable=False)
     app.command()(processes.worker)
     app()
+
+
+if __name__ == "__main__":
+    main()

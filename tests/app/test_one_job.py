@@ -3,8 +3,7 @@ r"""A worker that is there for one job: it runs that one, whatever else waits, a
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+import tempfile
 from collections.abc import Generator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import httpx2
 import pytest
 
 from tests.app import launched
+from tests.app.forked import Command
 from tests.app.jobs_harness import environment, serving, settings, spec, state, submit, wait_until
 from tests.app.preparing_harness import prepare_all
 from zetadp.app.jobs.attempts import Attempt, Attempts
@@ -41,14 +41,15 @@ def database(of: Settings, client: httpx2.Client) -> Generator[Database]:
     opened.close()
 
 
-def worker(of: Settings, job_id: str, *options: str, child: str = "fake") -> subprocess.Popen[str]:
-    command = [sys.executable, launched.__file__, child, "--job", job_id, *options]
-    return subprocess.Popen(command, env={**os.environ, **environment(of)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def worker(of: Settings, job_id: str, *options: str, child: str = "fake") -> Command:
+    """The worker, forked: what starts one on a cluster executes it, and has tests of its own."""
+    folder = Path(tempfile.mkdtemp(prefix="streams-", dir=of.data_dir))
+    return Command(folder, child, "--job", job_id, *options, env={**os.environ, **environment(of)}, program=launched.main)
 
 
-def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
-    said = process.communicate(timeout=120.0)[0]
-    return process.returncode, said
+def ended(process: Command) -> tuple[int, str]:
+    code = process.wait()
+    return code, process.stdout + process.stderr
 
 
 def test_it_runs_its_job_alone_and_ends(of: Settings, client: httpx2.Client, database: Database) -> None:

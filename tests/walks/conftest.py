@@ -42,6 +42,14 @@ def reused(shared_page: tuple[Any, Complaints]) -> tuple[Any, Complaints]:
     return page, complaints
 
 
+@pytest.fixture(scope="module")
+def window(chromium: Any) -> Generator[Any]:
+    """For the tabs of a file's walks, which load and compile the same scripts once. A key is a tab's own."""
+    context = chromium.new_context()
+    yield context
+    context.close()
+
+
 @pytest.fixture(scope="package")
 def service(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
     """For every walk that doesn't end it; where there is no browser, it isn't started."""

@@ -106,6 +106,12 @@ def keep_key(page: Any, key: str = harness.ADMIN_KEY) -> None:
     page.click("#key-form button[value=keep]")
 
 
+def give_key(page: Any, address: str, key: str) -> None:
+    """As if it had been typed before on this tab: for walks that are about something else."""
+    page.goto(f"{address}/livez")
+    page.evaluate("(key) => sessionStorage.setItem('zetadp-key', key)", key)
+
+
 @contextmanager
 def browser() -> Generator[Any]:
     """Chromium; where there is none the test is skipped, on CI it fails."""

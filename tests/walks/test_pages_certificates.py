@@ -33,14 +33,13 @@ def signed(client: httpx2.Client, certificate: str) -> bytes:
 
 
 @pytest.fixture
-def page(chromium: Any, service: Service) -> Generator[Any]:
-    context = chromium.new_context()
-    found = context.new_page()
+def page(window: Any, service: Service) -> Generator[Any]:
+    found = window.new_page()
     found.complaints = Complaints()
     found.complaints.watch(found)
     found.goto(f"{service.address}/certificates")
     yield found
-    context.close()
+    found.close()
 
 
 def choose(page: Any, name: str, content: bytes) -> str:
@@ -88,7 +87,7 @@ NO_CERTIFICATES = {
 }
 
 
-@pytest.mark.parametrize("what", chosen(NO_CERTIFICATES, ["a picture", "markup"]))
+@pytest.mark.parametrize("what", chosen(NO_CERTIFICATES, ["a picture"]))
 def test_what_isnt_a_certificate_says_so(what: str, page: Any) -> None:
     assert choose(page, "something", NO_CERTIFICATES[what]) == "This isn't a certificate."
     assert page.locator("main img").count() == 0
@@ -148,7 +147,7 @@ def test_a_link_to_one_opens_it_once_there_is_a_key(page: Any, key: str, service
 NOT_THERE = {"0" * 32: "no certificate with this id", "../jobs": "letters, digits", "<b>": "letters, digits"}
 
 
-@pytest.mark.parametrize("text", chosen(NOT_THERE, ["0" * 32, "<b>"]))
+@pytest.mark.parametrize("text", chosen(NOT_THERE, ["<b>"]))
 def test_an_id_that_isnt_there_says_so(text: str, page: Any, key: str) -> None:
     keep_key(page, key)
     page.fill("#id", text)

@@ -61,7 +61,7 @@ def page(chromium: Any, key: str) -> Generator[Any]:
     context.close()
 
 
-@pytest.mark.parametrize("path", chosen(READY, ["/jobs", "/jobs/new", "/ledgers/{ledger}", "/certificates"]))
+@pytest.mark.parametrize("path", chosen(READY, ["/jobs/new", "/ledgers/{ledger}"]))
 def test_tab_reaches_everything_in_its_order_and_shows_where_it_is(path: str, page: Any, service: Service, made: dict[str, str]) -> None:
     page.goto(service.address + path.format(**made))
     page.locator(READY[path]).first.wait_for()

@@ -11,19 +11,17 @@ import pytest
 
 from tests.app.jobs_harness import spec, wait_for_state
 from tests.selection import chosen, thinned
-from tests.walks.pages import Complaints, Service, keep_key
+from tests.walks.pages import Complaints, Service, give_key, keep_key
 
 
 @pytest.fixture
-def page(chromium: Any, service: Service, key: str) -> Generator[Any]:
-    context = chromium.new_context()
-    found = context.new_page()
+def page(window: Any, service: Service, key: str) -> Generator[Any]:
+    found = window.new_page()
     found.complaints = Complaints()
     found.complaints.watch(found)
-    found.goto(f"{service.address}/vocabulary")
-    keep_key(found, key)
+    give_key(found, service.address, key)
     yield found
-    context.close()
+    found.close()
 
 
 @pytest.fixture
@@ -146,7 +144,7 @@ ABSURD_SPENDS = {
 }
 
 
-@pytest.mark.parametrize("what", chosen(ABSURD_SPENDS, ["markup", "no JSON"]))
+@pytest.mark.parametrize("what", chosen(ABSURD_SPENDS, ["no JSON"]))
 def test_what_cannot_be_spent_says_why_beside_its_field_and_stays(what: str, page: Any, client: httpx2.Client, service: Service) -> None:
     by, field, text, words = ABSURD_SPENDS[what]
     open_(page, service, ledger(client, f"absurd {what}", {"kind": "zcdp", "rho": 1.0}))
@@ -186,7 +184,7 @@ KINDS = {"gdp": "mu 1", "zcdp": "rho 1", "pure": "epsilon 1", "rdp_target": "eps
 
 
 @pytest.mark.usefixtures("form")
-@pytest.mark.parametrize("kind", chosen(KINDS, ["gdp", "rdp_target"]))
+@pytest.mark.parametrize("kind", chosen(KINDS, ["rdp_target"]))
 def test_a_budget_is_made_in_every_measure(kind: str, page: Any) -> None:
     page.fill("#name", f"made {kind}")
     page.select_option("#kind", kind)
@@ -210,7 +208,7 @@ ABSURD = {
 
 
 @pytest.mark.usefixtures("form")
-@pytest.mark.parametrize("what", chosen(ABSURD, ["markup", "too large"]))
+@pytest.mark.parametrize("what", chosen(ABSURD, ["markup"]))
 def test_what_cannot_be_a_budget_says_why_beside_the_field(what: str, page: Any) -> None:
     field, text, words = ABSURD[what]
     page.fill("#name", "absurd")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.app.jobs_harness import Order, spec, state, submit, wait_until
 from tests.selection import chosen, thinned
-from tests.walks.pages import DESK, PHONE, Complaints, Service, keep_key
+from tests.walks.pages import DESK, PHONE, Complaints, Service, give_key
 from tests.walks.test_pages import SERIOUS
 
 READY = {
@@ -53,8 +53,7 @@ def paths(client: httpx2.Client) -> dict[str, str]:
 def filled(context: Any, service: Service, key: str, path: str, ready: str, complaints: Complaints | None = None) -> Any:
     """The page with everything on it."""
     page = context.new_page()
-    page.goto(f"{service.address}/vocabulary")
-    keep_key(page, key)
+    give_key(page, service.address, key)
     if complaints is not None:
         complaints.watch(page)
     page.goto(service.address + path)
