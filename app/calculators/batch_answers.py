@@ -3,7 +3,7 @@ r"""The answers to a batch of profile requests, line by line as they are compute
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 from pydantic import ValidationError
 
@@ -38,7 +38,7 @@ def _line(index: int, given: object, profile: Callable[[ProfileRequest], Profile
         return ProblemLine(index=index, problem=problem_of(error).marshal())
 
 
-def as_text(lines: Iterator[BatchLine]) -> Iterator[bytes]:
+def as_text(lines: Iterator[BatchLine]) -> Generator[bytes]:
     """Newline-delimited JSON."""
     for line in lines:
         # Many readers of lines end one at U+2028 or U+0085 too, which a problem may quote: escaped, nothing ends a line but the line feed.

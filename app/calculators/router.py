@@ -2,10 +2,12 @@ r"""The calculators over HTTP."""
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Annotated, final
 
 from fastapi import APIRouter, Depends, Response
 from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from zetadp.app.calculators import catalogue
 from zetadp.app.calculators.batch_answers import answered, as_text
@@ -32,9 +34,19 @@ comparisons.include_router(errata_router)
 
 @final
 class NdjsonResponse(StreamingResponse):
-    """Newline-delimited JSON, sent line by line."""
+    """Newline-delimited JSON, sent line by line. Once the client has gone, the lines are closed, and what they hold is free."""
 
     media_type = "application/x-ndjson"
+
+    def __init__(self, lines: Generator[bytes], status_code: int = 200) -> None:
+        super().__init__(lines, status_code)
+        self._lines = lines
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._lines.close()
 
 
 LINES = {"type": "string", "description": "Each line is a BatchLine: `index` with `profile` or `problem`."}

@@ -18,6 +18,9 @@ from zetadp.app.certificates.signing.keys import PublicKeySet, jwks
 from zetadp.app.certificates.verification.verify import read
 from zetadp.app.kit.settings import Settings
 
+collect_ignore = ["preloaded.py"]
+"""To look for doctests in it would import it, and with it torch and a data set's facts."""
+
 
 @pytest.fixture(scope="module", autouse=True)
 def each_event_is_accounted_once(request: pytest.FixtureRequest) -> Generator[None]:

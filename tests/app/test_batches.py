@@ -198,7 +198,7 @@ def test_a_client_that_leaves_ends_the_work(api: httpx2.Client, monkeypatch: pyt
             time.sleep(0.01)
         return answer(self, request)
 
-    def watched(lines: Iterator[BatchLine]) -> Iterator[bytes]:
+    def watched(lines: Iterator[BatchLine]) -> Generator[bytes]:
         try:
             yield from as_text(lines)
         finally:

@@ -14,7 +14,7 @@ from zetadp.mechanisms.conventions import NoiseStatement
 
 
 # The trainer's own stay in its process; whether they are imported here depends on which tests run before.
-@pytest.mark.parametrize("kind", [kind for kind in PrivacyError.__subclasses__() if not kind.__module__.startswith("trainer.")])
+@pytest.mark.parametrize("kind", [kind for kind in PrivacyError.__subclasses__() if not kind.__module__.startswith("zetadp.trainer.")])
 def test_every_error_of_the_privacy_layers_has_a_status(kind: type[PrivacyError]) -> None:
     assert kind in PRIVACY_PROBLEMS
 
