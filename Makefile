@@ -38,10 +38,12 @@ $(SETUP): EXTRAS := worker
 $(DEV_SETUP): EXTRAS := worker,dev
 $(ALL_SETUP): EXTRAS := worker,dev-all
 
-# torch first and pinned: a range would pull another build with gigabytes of GPU libraries. Only what is imported is compiled, when it is.
+# A new pip first: Python's own looks for versions three times as long. Then torch, pinned: a range would pull another build with gigabytes
+# of GPU libraries. Only what is imported is compiled, when it is.
 $(SETUP) $(DEV_SETUP) $(ALL_SETUP): constraints.txt pyproject.toml zetadp/version.py mechanisms/sampling/_kernel.c
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "zetadp needs Python 3.11 or newer, this is " + sys.version)'
 	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) "$$(grep '^pip==' constraints.txt)"
 	$(INSTALL) "$$(grep '^torch==' constraints.txt)"
 	$(INSTALL) --constraint constraints.txt --editable '.[$(EXTRAS)]'
 	@touch $(SETUP) $(if $(findstring dev-all,$(EXTRAS)),$(DEV_SETUP)) $@
