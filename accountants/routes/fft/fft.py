@@ -213,14 +213,23 @@ class FftProfile(PrivacyProfile):
             low = log_delta_bound(layer.lower, epsilon) if layer.lower is not None else -math.inf
             return low, log_delta_bound(layer.upper, epsilon)
 
-        return self._bracket(plans, ends, lambda _low, _high: max(WIDTH * epsilon * tilt, 1e-9))
+        # Delta to a share of WIDTH, or as well as epsilon is known to one.
+        return self._bracket(plans, ends, lambda _low, _high: WIDTH * max(epsilon * tilt, 1.0), 1.0 / tilt)
 
     def _bracket(
-        self, plans: list[Plan], ends: Callable[[Layer], tuple[float, float]], allowed: Callable[[float, float], float]
+        self,
+        plans: list[Plan],
+        ends: Callable[[Layer], tuple[float, float]],
+        allowed: Callable[[float, float], float],
+        least: float = 0.0,
     ) -> tuple[float, float]:
-        """(largest lower end, largest upper end) over the directions; the direction with the larger one is refined until it suffices."""
+        """(largest lower end, largest upper end) over the directions; the direction with the larger one is refined until it suffices.
+
+        Args:
+          least: the epsilon below which ``allowed`` no longer falls with epsilon.
+        """
         found = [self._known(index, ends) for index in range(len(self._sides))]
-        steps = [plan.step() for plan in plans]
+        steps = [plan.step(least) for plan in plans]
         rough = [len(self._sides) > 1] * len(self._sides)
         for _ in range(_MOST_ROUNDS * len(self._sides)):
             for index, known in enumerate(found):

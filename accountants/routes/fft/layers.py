@@ -53,11 +53,11 @@ class Plan:
         self._pairs, self._estimates, self.saddle = pairs, estimates, saddle
         self._edges = estimates.edges(saddle)
 
-    def step(self) -> float:
-        """The step whose bracket should be about half as wide as the target."""
+    def step(self, least: float = 0.0) -> float:
+        """The step whose bracket should be about half as wide as the target: a share of epsilon, or of ``least`` if that is more."""
         saddle = self.saddle
         spread = sum(count * leaf.spread_share(saddle.tilt) for leaf, count in self._estimates.leaves)
-        epsilon = max(saddle.epsilon, 1e-3 * saddle.spread)
+        epsilon = max(saddle.epsilon, 1e-3 * saddle.spread, least)
         step = math.sqrt(2.5 * WIDTH * epsilon / (max(spread, 1e-6) * (1.0 + saddle.slope)))
         return max(min(step, 0.1 * max(saddle.spread, 1.0 / saddle.tilt)), 1e-11 * self._estimates.scale)
 
