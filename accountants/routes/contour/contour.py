@@ -16,6 +16,7 @@ from zetadp.accountants.pairs import Pair, widened
 from zetadp.accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
 from zetadp.accountants.routes.contour.inversion import Contour, Direction, Saddle, chernoff, log_integral, tolerance_for
 from zetadp.accountants.routes.rdp.rdp import leaf_steps
+from zetadp.accountants.routes.single.coupled import is_surely_zero
 from zetadp.mechanisms.base import Step
 from zetadp.mechanisms.errors import InvalidParameter, UnsupportedEvent
 from zetadp.mechanisms.numerics import logspace
@@ -73,6 +74,8 @@ class ContourProfile(PrivacyProfile):
         return Bound(lower=max(low * (1.0 - LOWER_SLACK), 0.0), upper=high, route=ROUTE)
 
     def _epsilon(self, log_delta: float) -> Ends:
+        if is_surely_zero(self._parts, log_delta):
+            return 0.0, 0.0
         first, *others = self._sides(log_delta)
         low, high = first.epsilon(log_delta)
         for side in others:

@@ -25,6 +25,7 @@ from zetadp.accountants.routes.fft.convolution import Composition
 from zetadp.accountants.routes.fft.layers import WIDTH, Layer, Plan
 from zetadp.accountants.routes.fft.layout import Estimates
 from zetadp.accountants.routes.rdp.rdp import leaf_steps
+from zetadp.accountants.routes.single.coupled import is_surely_zero, log_total_variation
 from zetadp.accountants.routes.single.hockey_stick import reverse
 from zetadp.mechanisms.base import Step
 from zetadp.mechanisms.errors import NumericalFloor, UnsupportedEvent
@@ -164,6 +165,8 @@ class FftProfile(PrivacyProfile):
 
     def epsilon(self, delta: float) -> Bound:
         check_delta(delta)
+        if is_surely_zero(self._parts, math.log(delta)):
+            return Bound(lower=0.0, upper=0.0, route=self.route)
         _check_floor(math.log(delta))
         with within_floats(self.route):
             low, high = self._epsilon(math.log(delta))
@@ -192,6 +195,8 @@ class FftProfile(PrivacyProfile):
         with within_floats(self.route):
             known = self._silent_upper(epsilon)
             low, high = known or self._log_delta(epsilon)
+        if high - low > _POOR:
+            high = min(high, log_total_variation(self._parts))
         if low == -math.inf and known is None:
             self._silent.append((epsilon, high))
         return DeltaBound(log_lower=low, log_upper=min(high, 0.0), route=self.route)
