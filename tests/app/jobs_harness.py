@@ -43,6 +43,8 @@ Submission = dict[str, Any]
 
 WAIT_SECONDS = 120.0
 """Nothing in these tests takes longer, however busy the machine is. Who waits sees sooner that what it waits for can't come any more."""
+SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.01, 0.1
+"""Between two looks at what is waited for: most of them ask the service, and one after the other would keep a tenth of a processor busy."""
 TELLING_SECONDS = 5.0
 """How long a worker that doesn't end may take to write where its threads are."""
 LOG_END = 8000
@@ -242,7 +244,7 @@ def wait_until(
         ends = [end for worker in _workers if (end := worker.unforeseen_end) is not None]
         return ends[0] if ends else None if unless is None else unless()
 
-    deadline = time.monotonic() + seconds
+    deadline, pause = time.monotonic() + seconds, SHORTEST_PAUSE_SECONDS
     while not condition():
         why = hopeless()
         if why is None and time.monotonic() >= deadline:
@@ -251,7 +253,8 @@ def wait_until(
             if condition():  # the last that happened before may have brought it
                 return
             pytest.fail(why if found is None else f"{why}: {found()}")
-        time.sleep(0.02)
+        time.sleep(pause)
+        pause = min(1.3 * pause, LONGEST_PAUSE_SECONDS)
 
 
 def wait_for_state(client: httpx2.Client, job_id: str, wanted: str) -> None:

@@ -138,6 +138,7 @@ def test_what_can_void_epsilon_follows_it_and_then_the_services_own_sentences(op
     ]
 
 
+@pytest.mark.slow
 def test_the_whole_form_is_in_the_address(opened: Any) -> None:
     page = opened[0]("/calculators/laplace")
     typed(page, "#field-scale", "2.5")

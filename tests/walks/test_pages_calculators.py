@@ -51,6 +51,7 @@ def test_published_stands_beside_proven_and_says_that_it_promises_too_much(opene
     assert published(page, "Z2", "mu of one release") != found
 
 
+@pytest.mark.slow
 def test_the_classic_formula_is_compared_at_the_epsilon_that_is_asked_for(opened: Any) -> None:
     page = opened[0]("/calculators/gaussian?mode=noise&epsilon=8&delta=0.001")
     assert published(page, "P11", "noise multiplier") == ("0.47206", "0.480014", "promises too much")

@@ -93,6 +93,7 @@ def test_what_isnt_a_certificate_says_so(what: str, page: Any) -> None:
     assert page.locator("main img").count() == 0
 
 
+@pytest.mark.slow
 def test_an_empty_file_and_a_huge_one_are_refused_here(page: Any) -> None:
     for content, words in ((b"", "is empty"), (b"x" * (9 * 2**20), "too large for a certificate")):
         page.set_input_files("#file", {"name": "f", "mimeType": "text/plain", "buffer": content})
@@ -137,6 +138,7 @@ def test_one_that_is_looked_up_is_read_checked_and_proved_to_be_in_the_log(page:
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
 
 
+@pytest.mark.slow
 def test_a_link_to_one_opens_it_once_there_is_a_key(page: Any, key: str, service: Service, certificate: str) -> None:
     page.goto(f"{service.address}/certificates#{certificate}")
     page.locator("#id-problem", has_text="needs a key").wait_for()

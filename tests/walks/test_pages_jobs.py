@@ -197,6 +197,7 @@ def test_a_job_is_paused_resumed_cancelled_and_run_again(page: Any, client: http
     shows(page, "cancelled")
 
 
+@pytest.mark.slow
 def test_labels_are_changed_and_what_cannot_be_one_says_why(page: Any, client: httpx2.Client, service: Service) -> None:
     job = submit(client)
     page.goto(f"{service.address}/jobs/{job}")
@@ -249,6 +250,7 @@ def test_files_and_the_certificate_are_fetched_with_the_key(page: Any, client: h
 
 
 @pytest.mark.usefixtures("form")
+@pytest.mark.slow
 def test_an_algorithms_example_is_sent_and_followed(page: Any, client: httpx2.Client) -> None:
     page.select_option("#algorithm", "zeta_dp_sgd")
     body = json.loads(page.input_value("#body"))
@@ -335,6 +337,7 @@ def test_without_a_key_a_page_says_where_to_enter_one(page: Any, key: str, clien
 # What ends while a page is open
 
 
+@pytest.mark.slow
 def test_a_key_revoked_under_an_open_page_is_said_and_a_good_one_goes_on(
     page: Any, key: str, tenant: str, client: httpx2.Client, service: Service
 ) -> None:
@@ -360,6 +363,7 @@ def test_a_key_revoked_under_an_open_page_is_said_and_a_good_one_goes_on(
     shows(page, "cancelled")
 
 
+@pytest.mark.slow
 def test_a_job_that_vanishes_under_an_open_page_is_said_to_be_gone(page: Any, key: str, client: httpx2.Client, service: Service) -> None:
     wire, job = Proxy("127.0.0.1", service.port), submit(client, Order.HOLD)
     try:

@@ -117,6 +117,7 @@ def test_how_many_more_such_jobs_fit_is_what_the_service_says(page: Any, client:
     page.locator("#fits", has_text=f"{exact} more spends of this kind fit").wait_for()
 
 
+@pytest.mark.slow
 def test_how_many_trainings_by_a_recipe_fit_is_what_the_service_says(page: Any, client: httpx2.Client, service: Service) -> None:
     of = ledger(client, "recipes", {"kind": "rdp_target", "epsilon": 100.0, "delta": 1e-5, "orders": [2.0, 4.0, 16.0]})
     submission = client.get("/v1/recipes/digits").json()

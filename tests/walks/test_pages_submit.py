@@ -90,6 +90,7 @@ def test_a_cost_that_cannot_be_told_says_why(page: Any, budgets: dict[str, str])
     page.locator("#cost", has_text=re.compile(": spec.expected_batch_size")).wait_for()
 
 
+@pytest.mark.slow
 def test_an_uploaded_data_set_is_chosen_by_its_name(page: Any, client: httpx2.Client, service: Service) -> None:
     made = client.post("/v1/data-sets", json=definition(upload(client).json()["id"], name="beats of ward 3")).json()
     page.reload()

@@ -22,8 +22,8 @@ READY = {
     "certificate": "#document .verdict",
 }
 """Each page, and what is there once it is filled."""
-ALIKE = ("failed job", "list of budgets")
-"""Made of the same parts as the page of a job that succeeded and the list of jobs."""
+ALIKE = ("list of jobs", "new job", "failed job", "list of budgets", "budget")
+"""Made of the same parts as the page of a job that succeeded; walks over each see for themselves that nothing complains."""
 AXE = [pytest.param(name, scheme) for place, name in enumerate(READY) for scheme in (("light", "dark"), ("dark", "light"))[place % 2]]
 
 
