@@ -1,7 +1,10 @@
-"""The largest privacy loss of a pair that has one: pure epsilon-DP."""
+"""The largest privacy loss of a pair that has one: pure epsilon-DP, and the bounded direction of a sample."""
 
 from __future__ import annotations
 
+import math
+
+from zetadp.accountants.arithmetic import UNIT
 from zetadp.accountants.pairs import Pair
 
 
@@ -16,3 +19,20 @@ def pure_epsilon(pair: Pair) -> float:
     """
     # Where a pair isn't shown its loss is 0.
     return pair.family.largest_loss(pair.upper, pair.lower)
+
+
+def largest_loss(pair: Pair) -> float:
+    """The largest log dP/dQ in this order, rounded up: finite for any noise where Q has every copy that P has.
+
+    >>> from zetadp.accountants.densities import GAUSSIAN
+    >>> from zetadp.accountants.densities.mixtures import Mixture
+    >>> sampled = Mixture((0.75, 0.25), (-1.0, 0.0))
+    >>> round(largest_loss(Pair(GAUSSIAN, Mixture((1.0,), (0.0,)), sampled)), 6), largest_loss(Pair(GAUSSIAN, sampled.mirrored, sampled))
+    (1.386294, inf)
+    """
+    below = dict(zip(pair.lower.shifts, pair.lower.weights, strict=True))
+    if pair.worst_of_both or not all(shift in below for shift in pair.upper.shifts):
+        return pure_epsilon(pair)
+    # P is at most the largest ratio of a copy's two weights times those copies of Q.
+    largest = max(math.log(weight / below[shift]) for weight, shift in zip(pair.upper.weights, pair.upper.shifts, strict=True))
+    return largest + 4.0 * UNIT * (1.0 + abs(largest))

@@ -8,7 +8,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from scipy import fft, optimize
+from scipy import fft, optimize, special
 
 from tests.accountants.events import WORK_SET, fixed_size, gaussian, laplace, replace_one_gaussian, training
 from tests.selection import chosen
@@ -16,6 +16,7 @@ from zetadp.accountants import Composed, FixedSizeSampled, Grouped, PoissonSampl
 from zetadp.accountants.arithmetic import UNIT
 from zetadp.accountants.densities import GAUSSIAN, LAPLACE, RESPONSE
 from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.largest_loss import largest_loss
 from zetadp.accountants.pairs import Pair
 from zetadp.accountants.routes.fft.convolution import FFT_ERROR, Composition, Window
 from zetadp.accountants.routes.fft.fft import FftAccountant, epsilon_lower, epsilon_upper, fft_profile, log_delta_bound
@@ -352,3 +353,29 @@ def test_beyond_the_largest_loss_later_questions_are_answered_by_earlier_laws():
         assert later.log_upper <= first.log_upper
     assert found.delta(0.5) == before
     assert before.log_lower <= math.log(-math.expm1(-0.25)) <= before.log_upper
+
+
+def test_a_direction_whose_losses_end_before_epsilon_is_left_out() -> None:
+    # With one direction's grid around its largest loss of 1.15, far from this epsilon, the bracket was [0.116, 0.533].
+    bound = profile(fixed_size(18466, 201895, 0.2, 12), accountant="fft").delta(109.0)
+    assert 0.0 < bound.log_upper - bound.log_lower < 1e-5
+    # A record moves the noise by 10 deviations, so that but for 1e-6 it shows how often it was drawn: k times it is a normal loss.
+    q, total = 18466 / 201895, 0.0
+    for k in range(1, 13):
+        mean, deviation = k * (50.0 + math.log(q)) + (12 - k) * math.log1p(-q), 10.0 * math.sqrt(k)
+        z = (mean - 109.0) / deviation
+        delta = special.ndtr(z) - math.exp(109.0 - mean + 0.5 * deviation**2 + special.log_ndtr(z - deviation))
+        total += math.comb(12, k) * q**k * (1.0 - q) ** (12 - k) * float(delta)
+    assert math.exp(bound.log_upper) == pytest.approx(total, rel=3e-5)
+
+
+@pytest.mark.parametrize(("q", "count"), [(0.75, 3), (1e-3, 50)])
+def test_delta_is_zero_from_the_largest_loss_of_the_bounded_direction_on(q, count) -> None:
+    pair = reverse(sampled(q))
+    profile_ = fft_profile({})
+    profile_._sides, profile_._largest = [((pair, count),)], [count * largest_loss(pair)]
+    assert profile_._largest[0] == pytest.approx(-count * math.log1p(-q), rel=1e-14)
+    assert largest_loss(reverse(pair)) == math.inf
+    assert float(calls(pair, np.array([0.999999 * largest_loss(pair)])).lower[0]) >= 0.0
+    assert float(calls(pair, np.array([largest_loss(pair)])).upper[0]) == pytest.approx(0.0, abs=1e-12)
+    assert profile_._log_delta(profile_._largest[0]) == (-math.inf, -math.inf)

@@ -8,18 +8,17 @@ is then returned as it is. proofs/fft.md
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import final
 
-import numpy as np
-
 from zetadp.accountants import deadline
-from zetadp.accountants.arithmetic import within_floats
+from zetadp.accountants.arithmetic import UNIT, within_floats
 from zetadp.accountants.densities import GAUSSIAN
 from zetadp.accountants.densities.mixtures import Mixture
 from zetadp.accountants.dominating import pair_of, unsupported_reason
 from zetadp.accountants.events import Event, Leaf, leaves, non_private_reason
-from zetadp.accountants.pairs import Pair
+from zetadp.accountants.largest_loss import largest_loss
+from zetadp.accountants.pairs import Pair, widened
 from zetadp.accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
 from zetadp.accountants.routes.fft.convolution import Composition
 from zetadp.accountants.routes.fft.layers import WIDTH, Layer, Plan
@@ -156,6 +155,7 @@ class FftProfile(PrivacyProfile):
         self._sides = [pairs]
         if not all(pair.symmetric for pair, _ in pairs):
             self._sides.append(tuple((reverse(pair), count) for pair, count in pairs))
+        self._largest = [math.fsum(n * largest_loss(widened(pair)) for pair, n in side) * (1.0 + 8.0 * UNIT) for side in self._sides]
         self._kept: list[list[Layer]] = [[] for _ in self._sides]
         self._silent: list[tuple[float, float]] = []
 
@@ -211,8 +211,13 @@ class FftProfile(PrivacyProfile):
         return -math.inf, min(*bounds, max(sides))
 
     def _log_delta(self, epsilon: float) -> tuple[float, float]:
-        plans = [Plan(side, *Estimates.for_epsilon(side, epsilon)) for side in self._sides]
-        tilt = max(plan.saddle.tilt for plan in plans)
+        plans = [
+            Plan(side, *Estimates.for_epsilon(side, epsilon)) if epsilon < largest else None
+            for side, largest in zip(self._sides, self._largest, strict=True)
+        ]
+        tilt = max((plan.saddle.tilt for plan in plans if plan is not None), default=0.0)
+        if tilt == 0.0:
+            return -math.inf, -math.inf
 
         def ends(layer: Layer) -> tuple[float, float]:
             low = log_delta_bound(layer.lower, epsilon) if layer.lower is not None else -math.inf
@@ -223,7 +228,7 @@ class FftProfile(PrivacyProfile):
 
     def _bracket(
         self,
-        plans: list[Plan],
+        plans: Sequence[Plan | None],
         ends: Callable[[Layer], tuple[float, float]],
         allowed: Callable[[float, float], float],
         least: float = 0.0,
@@ -231,30 +236,32 @@ class FftProfile(PrivacyProfile):
         """(largest lower end, largest upper end) over the directions; the direction with the larger one is refined until it suffices.
 
         Args:
+          plans: of each direction, at least one of them; None where delta is 0 for certain.
           least: the epsilon below which ``allowed`` no longer falls with epsilon.
         """
-        found = [self._known(index, ends) for index in range(len(self._sides))]
-        steps = [plan.step(least) for plan in plans]
-        rough = [len(self._sides) > 1] * len(self._sides)
-        for _ in range(_MOST_ROUNDS * len(self._sides)):
-            for index, known in enumerate(found):
-                if known is None:
-                    found[index] = self._refined(
-                        index, plans[index], steps[index] * (_COARSE if rough[index] else 1.0), ends, not rough[index]
-                    )
-            answers = [one for one in found if one is not None]
-            top = int(np.argmax([high for _, high, _ in answers]))
-            low, high, layer = max(low for low, _, _ in answers), answers[top][1], answers[top][2]
+        live = {index: plan for index, plan in enumerate(plans) if plan is not None}
+        found = {index: self._known(index, ends) for index in live}
+        steps = {index: plan.step(least) for index, plan in live.items()}
+        rough = dict.fromkeys(live, len(live) > 1)
+        answers: dict[int, tuple[float, float, Layer]] = {}
+        for _ in range(_MOST_ROUNDS * len(live)):
+            for index, plan in live.items():
+                answers[index] = (
+                    found[index]
+                    or answers.get(index)
+                    or self._refined(index, plan, steps[index] * (_COARSE if rough[index] else 1.0), ends, not rough[index])
+                )
+            top = max(live, key=lambda index: answers[index][1])
+            low, high, layer = max(low for low, _, _ in answers.values()), answers[top][1], answers[top][2]
             if high - low <= allowed(low, high) or high == low or (not rough[top] and (layer.finest or layer.lower is None)):
                 break
             if not rough[top]:
                 steps[top] = layer.step * min(max(math.sqrt(0.6 * allowed(low, high) / (high - low)), 0.2), 0.7)
             rough[top] = False
             deadline.check()
-            better = self._refined(top, plans[top], steps[top], ends, True)
-            found[top] = (max(better[0], answers[top][0]), min(better[1], answers[top][1]), better[2])
-        answers = [one for one in found if one is not None]
-        return max(low for low, _, _ in answers), max(high for _, high, _ in answers)
+            better = self._refined(top, live[top], steps[top], ends, True)
+            found[top] = answers[top] = (max(better[0], answers[top][0]), min(better[1], answers[top][1]), better[2])
+        return max(low for low, _, _ in answers.values()), max(high for _, high, _ in answers.values())
 
     def _refined(
         self, index: int, plan: Plan, step: float, ends: Callable[[Layer], tuple[float, float]], both: bool
