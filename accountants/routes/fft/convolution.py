@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from zetadp.accountants import deadline
 from zetadp.accountants.arithmetic import UNIT
 from zetadp.accountants.routes.fft.grid import GridLaw
+from zetadp.accountants.routes.fft.powers import Both, power, power_of_both, product_of_both
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
@@ -51,6 +52,9 @@ class Window:
       kernel: how many lattice points ahead to look; what is beyond is bounded.
       before: further tilt, < 0, for the bound on what is far before the window.
       after: further tilt, > 0, for the bound on what is far after it.
+      jump: loss of one release from which on it counts as a jump: without one the window isn't reached, as is shown, and what no jump
+        contributes is bounded instead of computed. -inf: every loss is one.
+      bulk: further tilt, > 0, that shows it.
     """
 
     tilt: float
@@ -60,15 +64,18 @@ class Window:
     kernel: int
     before: float
     after: float
+    jump: float = -math.inf
+    bulk: float = 0.0
 
 
 @final
 class TiltedLaw:
-    """The weights w_k, all rounded upwards (``grow``) or downwards."""
+    """The weights w_k, all rounded upwards (``grow``) or downwards; the last of them, from the loss ``jump`` on, are jumps."""
 
-    def __init__(self, law: GridLaw, tilt_step: float, grow: bool) -> None:
+    def __init__(self, law: GridLaw, tilt_step: float, grow: bool, jump: float = -math.inf) -> None:
         index = law.index
         self.index = index
+        self.bulk = int(np.searchsorted(law.start + law.step * index, jump))
         logs = np.log(law.masses)
         turned = logs + tilt_step * index
         peak = float(turned.max())
@@ -77,13 +84,15 @@ class TiltedLaw:
         self.weights = np.exp(turned - self.log_mass) * (1.0 + error if grow else 1.0 - error)
         self.excess = max(float(self.weights.sum()) * (1.0 + _SUM_ERROR) - 1.0, 0.0)
 
-    def folded(self, size: int) -> Floats:
-        """The weights summed over equal remainders of their index modulo ``size``."""
-        return np.asarray(np.bincount(self.index % size, weights=self.weights, minlength=size), dtype=np.float64)
+    def folded(self, size: int, part: slice) -> Floats:
+        """Part of the weights summed over equal remainders of their index modulo ``size``."""
+        return np.asarray(np.bincount(self.index[part] % size, weights=self.weights[part], minlength=size), dtype=np.float64)
 
-    def log_moment(self, step: float) -> float:
-        """log of an upper bound on sum w_k e^{step k}."""
-        turned = step * self.index + np.log(np.maximum(self.weights, 1e-300))
+    def log_moment(self, step: float, part: slice) -> float:
+        """log of an upper bound on sum w_k e^{step k} over part of the weights."""
+        turned = step * self.index[part] + np.log(np.maximum(self.weights[part], 1e-300))
+        if len(turned) == 0:
+            return -math.inf
         peak = float(turned.max())
         return peak + math.log(float(np.exp(turned - peak).sum())) + 1e-11 + 8.0 * UNIT * (abs(step) * float(self.index[-1]) + abs(peak))
 
@@ -104,14 +113,15 @@ class Composition:
         self.start = math.fsum(law.start * count for law, count in laws)
         self._top = sum(int(law.index[-1]) * count for law, count in laws)
         self.start_error = 4.0 * UNIT * math.fsum(abs(law.start) * count for law, count in laws)
-        self._leaves = [(TiltedLaw(law, self._tilt_step, grow=upper), count) for law, count in laws]
+        self._leaves = [(TiltedLaw(law, self._tilt_step, grow=upper, jump=window.jump), count) for law, count in laws]
         self._log_scale = math.fsum(count * leaf.log_mass for leaf, count in self._leaves)
         self._scale_error = 4.0 * UNIT * math.fsum(abs(count * leaf.log_mass) for leaf, count in self._leaves)
-        self._log_total = sum(count * math.log1p(leaf.excess) for leaf, count in self._leaves)
+        self._log_whole = sum(count * math.log1p(leaf.excess) for leaf, count in self._leaves)
+        self._log_total = self._log_whole if window.jump == -math.inf else min(self._log_whole, self._moment(0.0))
         # (4.6) total masses above 1 multiply the mass at infinity.
         surplus = sum(count * max(float(law.masses.sum()) * (1.0 + _SUM_ERROR) + law.infinity - 1.0, 0.0) for law, count in laws)
         self.infinity = sum(count * law.infinity for law, count in laws) * math.exp(min(surplus, 700.0)) * (1.0 + 1e-12)
-        self._values, self._noise = self._composed()
+        self._values, self._noise = self._composed() if window.jump == -math.inf else self._composed_with_jumps()
         reach = min(window.size - 1 - (window.last - window.first), window.kernel)
         places = np.arange(1.0, reach + 1.0)
         self._kernel = np.exp(-self._tilt_step * places) * -np.expm1(-self.step * places)
@@ -127,12 +137,12 @@ class Composition:
         error = growth = 0.0
         for leaf, count in self._leaves:
             deadline.check()
-            folded = leaf.folded(size)
+            folded = leaf.folded(size, slice(None))
             norm = float(np.linalg.norm(folded)) * (1.0 + 1e-9)
             # Weights with the same remainder are added, each sum with one rounding.
             error += count * (FFT_ERROR * levels + UNIT * (int(leaf.index[-1]) // size)) * norm
             growth += count * (leaf.excess + FFT_ERROR * levels * math.sqrt(size) * norm)
-            factor = _power(np.asarray(scipy.fft.rfft(folded)), count)
+            factor = power(np.asarray(scipy.fft.rfft(folded)), count)
             product = factor if product is None else product * factor
         assert product is not None
         values = np.roll(np.asarray(scipy.fft.irfft(product, size), dtype=np.float64), -(self.window.first % size))
@@ -140,6 +150,40 @@ class Composition:
         error += (PRODUCT_ERROR * products + FFT_ERROR * levels) * float(np.linalg.norm(values)) * (1.0 + 1e-9)
         # (4.3) every factor of a product is at most 1 plus its share of ``growth`` in modulus.
         return values, 1.01 * error * math.exp(min(growth, 700.0))
+
+    def _composed_with_jumps(self) -> tuple[Floats, float]:
+        """The same without what no jump contributes, (b + s)^T - b^T: then every error is a share of the jumps' mass. (4.8)"""
+        size = self.window.size
+        levels = size.bit_length() - 1
+        both: Both | None = None
+        bulk_error = jump_error = jumps = growth = 0.0
+        for leaf, count in self._leaves:
+            deadline.check()
+            folded = leaf.folded(size, slice(0, leaf.bulk)), leaf.folded(size, slice(leaf.bulk, None))
+            bulk_norm, jump_norm = (float(np.linalg.norm(part)) * (1.0 + 1e-9) for part in folded)
+            share = FFT_ERROR * levels + UNIT * (int(leaf.index[-1]) // size + 1)
+            bulk_error, jump_error = bulk_error + count * share * bulk_norm, jump_error + count * share * jump_norm
+            jumps += count * (float(folded[1].sum()) * (1.0 + _SUM_ERROR) + FFT_ERROR * levels * math.sqrt(size) * jump_norm)
+            growth += count * (leaf.excess + FFT_ERROR * levels * math.sqrt(size) * (bulk_norm + jump_norm))
+            found = power_of_both((np.asarray(scipy.fft.rfft(folded[0])), np.asarray(scipy.fft.rfft(folded[1]))), count)
+            both = found if both is None else product_of_both(both, found)
+        assert both is not None
+        values = np.roll(np.asarray(scipy.fft.irfft(both[1], size), dtype=np.float64), -(self.window.first % size))
+        products = sum(count for _, count in self._leaves) + len(self._leaves)
+        error = jump_error + bulk_error * jumps + 2.0 * (PRODUCT_ERROR + UNIT) * products * jumps * (1.0 + jumps)
+        own = FFT_ERROR * levels * float(np.linalg.norm(values)) * (1.0 + 1e-9)
+        return values, 1.01 * (error * math.exp(min(growth, 700.0)) + own)
+
+    @cached_property
+    def _bulk_moment(self) -> float:
+        return sum(count * leaf.log_moment(self.window.bulk * self.step, slice(0, leaf.bulk)) for leaf, count in self._leaves)
+
+    def _without_jumps(self, index: int) -> float:
+        """Bound on the tilted mass that is at or beyond an index without a jump. (4.8)"""
+        if self.window.jump == -math.inf:
+            return 0.0
+        turned = self.window.bulk * self.step * index
+        return math.exp(min(self._bulk_moment - turned + 1e-12 * abs(turned), self._log_whole, 700.0)) * (1.0 + 1e-9)
 
     @cached_property
     def aliases(self) -> float:
@@ -167,9 +211,19 @@ class Composition:
     def _beyond(self, edge: int, tilt: float) -> float:
         """Chernoff's bound on the tilted mass at and beyond a lattice index, on the side that the further tilt points to."""
         turned = tilt * self.step
-        moment = sum(count * leaf.log_moment(turned) for leaf, count in self._leaves)
-        best = min(self._log_total, moment - turned * edge + 1e-12 * abs(turned * edge))
+        best = min(self._log_total, self._moment(turned) - turned * edge + 1e-12 * abs(turned * edge))
         return math.exp(min(best, 700.0)) * (1.0 + 1e-9)
+
+    def _moment(self, step: float) -> float:
+        """log of an upper bound on the moment of what is composed, at a further tilt per lattice step. (4.8)"""
+        if self.window.jump == -math.inf or any(leaf.bulk == 0 for leaf, _ in self._leaves):
+            return sum(count * leaf.log_moment(step, slice(None)) for leaf, count in self._leaves)
+        # b^T ((1 + s / b)^T - 1), which rises with b and with s.
+        bulk = rise = 0.0
+        for leaf, count in self._leaves:
+            own, jumps = leaf.log_moment(step, slice(0, leaf.bulk)), leaf.log_moment(step, slice(leaf.bulk, None))
+            bulk, rise = bulk + count * own, rise + count * float(np.logaddexp(0.0, jumps - own)) * (1.0 + 1e-12)
+        return bulk + (rise if rise > 700.0 else math.log(math.expm1(rise) + _UNDERFLOW)) + 1e-12 * (1.0 + abs(bulk))
 
     def loss(self, index: int) -> float:
         """The loss at a lattice index, off by at most ``loss_error``."""
@@ -190,7 +244,8 @@ class Composition:
         scale = self._log_scale - self._tilt_step * index
         slack = self._scale_error + 8.0 * UNIT * (abs(self._log_scale) + self._tilt_step * abs(index) + 8.0)
         if self.is_upper:
-            size = max(total, 0.0) + error + self._rest * math.exp(-self._tilt_step * (terms + 1)) * (1.0 + 1e-12) + _UNDERFLOW
+            rest = self._rest * math.exp(-self._tilt_step * (terms + 1)) * (1.0 + 1e-12) + self._without_jumps(index)
+            size = max(total, 0.0) + error + rest + _UNDERFLOW
             return _log_sum(scale + math.log(size) + slack, self.infinity)
         size = total - error - self.aliases - _UNDERFLOW
         return scale + math.log(size) - slack if size > 0.0 else -math.inf
@@ -201,17 +256,3 @@ def _log_sum(log_value: float, other: float) -> float:
     if other == 0.0:
         return log_value
     return float(np.logaddexp(log_value, math.log(other))) + 1e-14 * (1.0 + abs(math.log(other)))
-
-
-def _power(base: Complexes, exponent: int) -> Complexes:
-    """base^exponent by squaring: one rounding of known size per product, whereas the library's power gives no error bound."""
-    result: Complexes | None = None
-    square = base
-    while True:
-        if exponent & 1:
-            result = square if result is None else result * square
-        exponent >>= 1
-        if exponent == 0:
-            assert result is not None
-            return result
-        square = square * square

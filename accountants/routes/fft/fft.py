@@ -42,6 +42,7 @@ MOST_RELEASES = 10**12
 """Beyond it only rounding, multiplied by the number of releases, would be visible."""
 
 _COARSE, _POOR = 3.0, 0.1
+_SMALL = 2**16
 _MOST_ROUNDS = 5
 _KEPT = 4
 
@@ -253,7 +254,7 @@ class FftProfile(PrivacyProfile):
                 )
             top = max(live, key=lambda index: answers[index][1])
             low, high, layer = max(low for low, _, _ in answers.values()), answers[top][1], answers[top][2]
-            if high - low <= allowed(low, high) or high == low or (not rough[top] and (layer.finest or layer.lower is None)):
+            if high - low <= allowed(low, high) or high == low or (not rough[top] and (layer.finest or _is_hopeless(layer))):
                 break
             if not rough[top]:
                 steps[top] = layer.step * min(max(math.sqrt(0.6 * allowed(low, high) / (high - low)), 0.2), 0.7)
@@ -306,6 +307,11 @@ def unsupported_parts(parts: Mapping[Leaf, int]) -> str | None:
     if sum(parts.values()) > MOST_RELEASES:
         return f"more than {MOST_RELEASES:.0e} releases: their rounding errors would swamp the result"
     return None
+
+
+def _is_hopeless(layer: Layer) -> bool:
+    """Whether a finer grid is hardly worth its time: there was no law below, and it isn't a small one any more."""
+    return layer.lower is None and layer.upper.window.size > _SMALL
 
 
 def _width_of(_low: float, high: float) -> float:

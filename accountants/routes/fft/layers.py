@@ -52,6 +52,9 @@ class Plan:
     def __init__(self, pairs: tuple[tuple[Pair, int], ...], estimates: Estimates, saddle: Saddle) -> None:
         self._pairs, self._estimates, self.saddle = pairs, estimates, saddle
         self._edges = estimates.edges(saddle)
+        # Where the tilted law is almost nowhere near epsilon, its rounding would hide what is there.
+        split = estimates.split(saddle.excess, saddle.epsilon, saddle.log_delta) if saddle.size < saddle.log_moment else None
+        self._jump, self._bulk = (-math.inf, 0.0) if split is None or split.tilt <= saddle.tilt else (split.jump, split.tilt - saddle.tilt)
 
     def step(self, least: float = 0.0) -> float:
         """The step whose bracket should be about half as wide as the target: a share of epsilon, or of ``least`` if that is more."""
@@ -68,7 +71,7 @@ class Plan:
             deadline.check()
             starts = [self._start(leaf, count, step) for leaf, count in self._estimates.leaves]
             window = self._window(starts, step)
-            weight = math.exp(min(self.saddle.excess, 100.0))
+            weight = math.exp(min(self.saddle.excess, 600.0))
             leaves = zip(starts, self._estimates.leaves, strict=True)
             stretches = [leaf.stretches(start, step, self.saddle.tilt, weight) for start, (leaf, _) in leaves]
             excess = max(window.size / MOST_POINTS, sum(one.size for one in stretches) / MOST_NODES)
@@ -145,7 +148,15 @@ class Plan:
         low = math.floor((first - start) / step)
         size = max(2 ** math.ceil(math.log2(period)), 1024)
         return Window(
-            saddle.tilt, low, low + math.ceil((last - first) / step) + 2, size, math.ceil(saddle.kernel / step), before.tilt, after.tilt
+            saddle.tilt,
+            low,
+            low + math.ceil((last - first) / step) + 2,
+            size,
+            math.ceil(saddle.kernel / step),
+            before.tilt,
+            after.tilt,
+            self._jump,
+            self._bulk,
         )
 
 

@@ -13,12 +13,32 @@ from numpy.typing import NDArray
 
 from zetadp.accountants.pairs import Pair
 from zetadp.accountants.routes.fft.grid import Floats, Stretches
+from zetadp.accountants.routes.fft.powers import Both, power_of_both, product_of_both
 
 _NEGLIGIBLE = 1e-11
 """Share of the relevant mass that may fall off the ends of the leaves' laws, for all releases together."""
 
 _COARSE_POINTS = 4096
 _SPARE_NATS = 14.0
+_FAR_NATS = 22.0
+"""How far, as a logarithm, the whole tilted law may be above what matters of it before its rounding hides that."""
+
+_BULK_NATS = 25.0
+"""-log of the share of delta that may come without a jump."""
+
+_GAIN_NATS = 1.0
+"""By how much less there has to be of what is composed, if it is only what has a jump."""
+
+_JUMPS = np.geomspace(0.9, 0.01, 24)
+"""Losses to count as jumps, as shares of epsilon; the largest is best."""
+
+_STARTS = ((-1.0, 4), (-50.0, 6), (-150.0, 6), (-400.0, 6))
+"""Of the search for the delta at an epsilon: its logarithm, and how often it may move."""
+
+_SMALLER_TILTS, _MORE_NATS = (0.7, 0.5, 0.35, 0.25), 10.0
+"""Where jumps larger than epsilon would outweigh those that matter."""
+
+_BULK_TILTS = np.geomspace(1.0, 60.0, 16)
 
 Before: TypeAlias = Callable[[Floats, Floats], NDArray[np.bool_]]
 
@@ -68,6 +88,12 @@ class Losses:
         last = int(np.flatnonzero(beyond > math.exp(max(log_probability, -650.0)))[-1]) + 2
         first = max(int(np.argmax(np.cumsum(np.exp(self.log_weights)) > _LEAST_MASS)) - 1, 0)
         return Losses(self.losses[first:last], self.log_weights[first:last], self.atoms, self.low, self.high)
+
+    def without_jumps(self, tilts: Floats, jumps: Floats) -> Floats:
+        """log E[e^{tilt L}; L < jump], of shape (tilts, jumps)."""
+        turned = np.logaddexp.accumulate(self.log_weights + tilts[:, None] * self.losses, axis=1)
+        last = np.searchsorted(self.losses, jumps) - 1
+        return np.where(last >= 0, turned[:, np.maximum(last, 0)], -math.inf)
 
     def first(self, tilt: float, count: int) -> float:
         """Loss below which the tilted law of ``count`` such leaves has almost no mass, even if moved up to it."""
@@ -153,7 +179,8 @@ def _spread(places: Floats, weights: Floats) -> Floats:
 @final
 @dataclass(frozen=True)
 class Saddle:
-    """A tilt, an epsilon that it suits, the approximate log delta and its slope there, and spread and mean of the tilted composed law."""
+    """A tilt, an epsilon that it suits, the approximate log delta and its slope there; of the tilted composed law spread, mean, log of the
+    mass, and the same for the part that is composed."""
 
     tilt: float
     epsilon: float
@@ -162,11 +189,12 @@ class Saddle:
     slope: float
     mean: float
     log_moment: float
+    size: float
 
     @property
     def kernel(self) -> float:
-        """Beyond this distance from epsilon the tilted law's mass, times e^{-tilt distance}, is negligible compared with delta."""
-        return (_EDGE_NATS + self.excess) / self.tilt
+        """Beyond this distance from epsilon what is composed, times e^{-tilt distance}, is negligible compared with delta."""
+        return (_EDGE_NATS + max(self.size - self.tilt * self.epsilon - self.log_delta, 0.0)) / self.tilt
 
     @property
     def excess(self) -> float:
@@ -184,15 +212,56 @@ class Edge:
 
 
 @final
+@dataclass(frozen=True)
+class Split:
+    """A loss of one release from which on it is a jump, and the tilt that shows how little comes without one."""
+
+    jump: float
+    tilt: float
+
+
+@final
 class Estimates:
     """One direction of a composition: the losses of its pairs with their counts, cut where they no longer matter at some delta."""
 
     def __init__(self, leaves: tuple[tuple[Losses, int], ...]) -> None:
         self.leaves = leaves
         # A tilt other than the saddle's makes rounding, which grows with the releases, larger relative to delta.
-        self._spare = max(_SPARE_NATS - 1.25 * math.log(sum(count for _, count in leaves)), 1.0)
+        many = math.log(sum(count for _, count in leaves))
+        self._spare, self._far = max(_SPARE_NATS - 1.25 * many, 1.0), max(_FAR_NATS - many, _SPARE_NATS)
         reach = sum(count * max(abs(float(leaf.losses[0])), abs(float(leaf.losses[-1]))) for leaf, count in leaves)
         self.scale = max(math.sqrt(sum(count * leaf.cumulants(0.0)[2] for leaf, count in leaves)), 1e-6 * reach)
+
+    def split(self, excess: float, epsilon: float, log_delta: float) -> Split | None:
+        """Jumps without which epsilon is reached with a small share of delta; None if there are none, or the whole law isn't far away.
+
+        Args:
+          excess: log of the tilted bound on delta over delta.
+        """
+        if not (excess > self._far and 0.0 < epsilon < math.inf):
+            return None
+        jumps, tilts = epsilon * _JUMPS, (_BULK_NATS - log_delta) / epsilon * _BULK_TILTS
+        sizes = sum(count * leaf.without_jumps(tilts, jumps) for leaf, count in self.leaves) - (tilts * epsilon)[:, None]
+        best = np.argmin(sizes, axis=0)
+        good = np.flatnonzero(sizes[best, np.arange(len(jumps))] < log_delta - _BULK_NATS)
+        return Split(float(jumps[good[0]]), float(tilts[best[good[0]]])) if len(good) else None
+
+    def _size(self, tilt: float, log_moment: float, epsilon: float, log_delta: float) -> float | None:
+        """log of what is composed of the tilted law: all of it, or what has a jump; None if neither is near epsilon."""
+        excess = log_moment - tilt * epsilon - log_delta
+        if excess <= self._spare:
+            return log_moment
+        split = self.split(excess, epsilon, log_delta)
+        if split is None:
+            return None
+        without = rise = 0.0
+        for leaf, count in self.leaves:
+            first = int(np.searchsorted(leaf.losses, split.jump))
+            bulk = float(leaf.without_jumps(np.array([tilt]), np.array([split.jump]))[0, 0])
+            jumps = float(np.logaddexp.reduce(leaf.log_weights[first:] + tilt * leaf.losses[first:], initial=-math.inf))
+            without, rise = without + count * bulk, rise + count * float(np.logaddexp(0.0, jumps - bulk))
+        size = without + (rise if rise > 30.0 else math.log(math.expm1(rise)) if rise > 0.0 else -math.inf)
+        return size if size < log_moment - _GAIN_NATS else None
 
     @classmethod
     def for_delta(cls, pairs: tuple[tuple[Pair, int], ...], log_delta: float) -> tuple[Estimates, Saddle]:
@@ -202,14 +271,28 @@ class Estimates:
 
     @classmethod
     def for_epsilon(cls, pairs: tuple[tuple[Pair, int], ...], epsilon: float) -> tuple[Estimates, Saddle]:
-        """The same for an epsilon."""
-        log_delta, rounds = -1.0, 4
+        """The same for an epsilon. Where delta is that of rare jumps, the search for it may need to start near it."""
+        first: tuple[Estimates, Saddle] | None = None
+        for log_delta, rounds in _STARTS:
+            found, saddle, is_good = cls._searched(pairs, epsilon, log_delta, rounds)
+            if is_good and (first is None or abs(saddle.epsilon - epsilon) <= 0.5 / saddle.tilt + 0.01 * epsilon):
+                return found, saddle
+            first = first or (found, saddle)
+        assert first is not None
+        return first
+
+    @classmethod
+    def _searched(
+        cls, pairs: tuple[tuple[Pair, int], ...], epsilon: float, log_delta: float, rounds: int
+    ) -> tuple[Estimates, Saddle, bool]:
+        """(estimates, saddle, whether its delta is the one at which they were cut)."""
         while True:
             found = cls._cut(pairs, log_delta)
             saddle = found._located(found.saddle_for_epsilon(epsilon), lambda _, losses: losses < epsilon)
             rounds -= 1
-            if abs(saddle.log_delta - log_delta) < 2.0 or rounds == 0:
-                return found, saddle
+            is_found = abs(saddle.log_delta - log_delta) < 2.0
+            if is_found or rounds == 0:
+                return found, saddle, is_found or saddle.excess <= found._spare
             log_delta = saddle.log_delta
 
     @classmethod
@@ -233,11 +316,20 @@ class Estimates:
                 return saddle
             tilt = min(max(float(slope), 1e-4 / self.scale), 1e7 / self.scale)
             value, _, variance = self.cumulants(tilt)
-            if value - tilt * epsilon - log_delta > self._spare:
+            size = self._size(tilt, value, epsilon, log_delta)
+            for share in _SMALLER_TILTS:
+                if size is None or size - tilt * epsilon - log_delta <= self._spare + (0.0 if size == value else _MORE_NATS):
+                    break
+                tilt = share * min(max(float(slope), 1e-4 / self.scale), 1e7 / self.scale)
+                value, _, variance = self.cumulants(tilt)
+                size = self._size(tilt, value, epsilon, log_delta)
+            else:
+                size = None
+            if size is None:
                 # The tilted law would be elsewhere: take the tilt that moves its mean there.
                 found = self._with_mean(epsilon)
-                tilt, variance, value = found.tilt, found.spread**2, found.log_moment
-            moved = self._gentlest(Saddle(tilt, epsilon, min(log_delta, 0.0), math.sqrt(variance), float(slope), epsilon, value))
+                tilt, variance, value, size = found.tilt, found.spread**2, found.log_moment, found.log_moment
+            moved = self._gentlest(Saddle(tilt, epsilon, min(log_delta, 0.0), math.sqrt(variance), float(slope), epsilon, value, size))
             if abs(math.log(moved.slope / saddle.slope)) < 0.3 and abs(epsilon - saddle.epsilon) < 0.5 / tilt:
                 return moved
             saddle = moved
@@ -249,9 +341,11 @@ class Estimates:
         for share in (1.0, 0.7, 0.5, 0.35):
             tilt = share * saddle.tilt
             value, _, variance = self.cumulants(tilt)
-            if share < 1.0 and value - tilt * saddle.epsilon - saddle.log_delta > self._spare:
+            size = self._size(tilt, value, saddle.epsilon, saddle.log_delta)
+            if share < 1.0 and (size is None or size - tilt * saddle.epsilon - saddle.log_delta > self._spare):
                 break
-            one = Saddle(tilt, saddle.epsilon, saddle.log_delta, math.sqrt(variance), saddle.slope, saddle.mean, value)
+            size = value if size is None else size
+            one = Saddle(tilt, saddle.epsilon, saddle.log_delta, math.sqrt(variance), saddle.slope, saddle.mean, value, size)
             left, right = self.edges(one)
             length = max(right.loss - one.epsilon, one.epsilon + one.kernel - left.loss)
             if length < 0.9 * shortest:
@@ -263,14 +357,21 @@ class Estimates:
         left, right = (edge.loss for edge in self.edges(saddle))
         low, high = min(left, -0.1 * (right - left)), max(right, saddle.epsilon + 20.0 / saddle.tilt)
         step = (high - low) / _COARSE_POINTS
-        product, start, scale = np.ones(_COARSE_POINTS // 2 + 1, dtype=complex), 0.0, 0.0
+        split = self.split(saddle.excess, saddle.epsilon, saddle.log_delta)
+        start = scale = 0.0
+        both: Both | None = None
         for leaf, count in self.leaves:
             log_moment = leaf.cumulants(saddle.tilt)[0]
             weights = np.exp(leaf.log_weights + saddle.tilt * leaf.losses - log_moment)
-            law = _spread((leaf.losses - leaf.losses[0]) / step, weights)
-            product *= np.fft.rfft(law) ** count
+            places, first = (leaf.losses - leaf.losses[0]) / step, 0 if split is None else int(np.searchsorted(leaf.losses, split.jump))
+            # Without a split everything is a jump: the whole law then is what its jumps add.
+            parts = (np.fft.rfft(_spread(places[part], weights[part])) for part in (slice(0, first), slice(first, None)))
+            found = power_of_both((next(parts), next(parts)), count)
+            both = found if both is None else product_of_both(both, found)
             start += count * float(leaf.losses[0])
             scale += count * log_moment
+        assert both is not None
+        product = both[1]
         offset = math.ceil((low - start) / step)
         values = np.roll(np.fft.irfft(product, _COARSE_POINTS), -(offset % _COARSE_POINTS))
         places = step * np.arange(1, _COARSE_POINTS + 1)
@@ -294,7 +395,7 @@ class Estimates:
         epsilon = mean - 1.0 / tilt - 1.0 / (1.0 + tilt)
         curvature = variance + 1.0 / tilt**2 + 1.0 / (1.0 + tilt) ** 2
         log_delta = value - tilt * epsilon - math.log(tilt) - math.log1p(tilt) - 0.5 * math.log(2.0 * math.pi * curvature)
-        return Saddle(tilt, epsilon, min(log_delta, 0.0), math.sqrt(variance), tilt, mean, value)
+        return Saddle(tilt, epsilon, min(log_delta, 0.0), math.sqrt(variance), tilt, mean, value, value)
 
     def saddle_for_delta(self, log_delta: float) -> Saddle:
         """The saddle where delta is about e^log_delta, or at epsilon 0 if delta is already smaller there."""
@@ -324,7 +425,7 @@ class Estimates:
 
     def edges(self, saddle: Saddle) -> tuple[Edge, Edge]:
         """Losses between which the tilted composed law is, by Chernoff's bound."""
-        base = self.cumulants(saddle.tilt)[0] - _EDGE_NATS - saddle.excess
+        base = saddle.log_moment - _EDGE_NATS - saddle.excess
         tilts = np.geomspace(0.3, 40.0, 14) / max(saddle.spread, 0.03 / saddle.tilt)
         right = [Edge((self.cumulants(saddle.tilt + t)[0] - base) / t, t) for t in tilts]
         left = [Edge(-(self.cumulants(saddle.tilt - t)[0] - base) / t, -t) for t in tilts]
