@@ -15,7 +15,8 @@ from zetadp.accountants import deadline
 from zetadp.accountants.pairs import Pair, narrowed, widened
 from zetadp.accountants.routes.fft.convolution import Composition, Window
 from zetadp.accountants.routes.fft.grid import Floats, GridLaw, Indices, Lattice
-from zetadp.accountants.routes.fft.layout import Estimates, Losses, Saddle
+from zetadp.accountants.routes.fft.layout import Estimates, Saddle
+from zetadp.accountants.routes.fft.losses import Losses
 from zetadp.accountants.routes.single.hockey_stick import calls, puts
 from zetadp.mechanisms.errors import UnsupportedEvent
 

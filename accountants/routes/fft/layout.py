@@ -5,18 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zetadp.accountants.pairs import Pair
-from zetadp.accountants.routes.fft.grid import Floats, Stretches
+from zetadp.accountants.routes.fft.grid import Floats
+from zetadp.accountants.routes.fft.losses import Losses, losses_of
 from zetadp.accountants.routes.fft.powers import Both, power_of_both, product_of_both
-
-_NEGLIGIBLE = 1e-11
-"""Share of the relevant mass that may fall off the ends of the leaves' laws, for all releases together."""
 
 _COARSE_POINTS = 4096
 _SPARE_NATS = 14.0
@@ -43,126 +40,9 @@ _BULK_TILTS = np.geomspace(1.0, 60.0, 16)
 Before: TypeAlias = Callable[[Floats, Floats], NDArray[np.bool_]]
 
 _LOG_CUT = math.log(1e-8)
-_LEAST_MASS = 1e-22
 
 _EDGE_NATS = 21.0
 """-log of the share of delta that may come from beyond each edge of the window, or from beyond the kernel."""
-
-
-@final
-@dataclass(frozen=True)
-class Losses:
-    """One pair's privacy loss under P as a quadrature.
-
-    Attributes:
-      losses: nodes, in ascending order.
-      log_weights: logarithms of their weights.
-      atoms: losses of positive probability.
-      low: the smallest loss, approximately.
-      high: the largest loss, approximately.
-    """
-
-    losses: Floats
-    log_weights: Floats
-    atoms: tuple[float, ...]
-    low: float
-    high: float
-
-    def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        """log E e^{tilt L} and its first two derivatives."""
-        turned = self.log_weights + tilt * self.losses
-        peak = float(turned.max())
-        shares = np.exp(turned - peak)
-        total = float(shares.sum())
-        mean = float(shares @ self.losses) / total
-        centred = self.losses - mean
-        return peak + math.log(total), mean, float(shares @ (centred * centred)) / total
-
-    def cut(self, log_probability: float) -> Losses:
-        """Drops the largest losses, of total probability less than this: what is beyond counts as infinite, or as the last.
-
-        Also removes the smallest ones, whose mass is tiny compared with the rounding of 1: they are moved up, or dropped.
-        """
-        with np.errstate(under="ignore"):
-            beyond = np.cumsum(np.exp(self.log_weights[::-1]))[::-1]
-        last = int(np.flatnonzero(beyond > math.exp(max(log_probability, -650.0)))[-1]) + 2
-        first = max(int(np.argmax(np.cumsum(np.exp(self.log_weights)) > _LEAST_MASS)) - 1, 0)
-        return Losses(self.losses[first:last], self.log_weights[first:last], self.atoms, self.low, self.high)
-
-    def without_jumps(self, tilts: Floats, jumps: Floats) -> Floats:
-        """log E[e^{tilt L}; L < jump], of shape (tilts, jumps)."""
-        turned = np.logaddexp.accumulate(self.log_weights + tilts[:, None] * self.losses, axis=1)
-        last = np.searchsorted(self.losses, jumps) - 1
-        return np.where(last >= 0, turned[:, np.maximum(last, 0)], -math.inf)
-
-    def first(self, tilt: float, count: int) -> float:
-        """Loss below which the tilted law of ``count`` such leaves has almost no mass, even if moved up to it."""
-        below = np.log(np.cumsum(np.exp(self.log_weights)) + 1e-300) + tilt * self.losses - self.cumulants(tilt)[0] + math.log(count)
-        return float(self.losses[max(int(np.argmax(below > math.log(_NEGLIGIBLE))) - 1, 0)])
-
-    def last_index(self, start: float, step: float) -> int:
-        """Lattice index beyond the largest loss."""
-        return math.ceil((max(float(self.losses[-1]), 0.0) - start) / step - 1e-9) + 2
-
-    def stretches(self, start: float, step: float, tilt: float, weight: float) -> Stretches:
-        """Where on the lattice spacings of 1, 2, 4, ... steps are enough, from the middle outwards.
-
-        A spacing of 2^j steps squared, times the share of delta that comes through it, is at most an eighth of the cost of single steps
-        everywhere. That share is at most the tilted mass times ``weight``, the tilted bound on delta over delta.
-        """
-        count = self.last_index(start, step)
-        levels = 0 if self.atoms else int(max(math.log2(max(0.25 / (tilt * step), 1.0)), 0.0))
-        shares = weight * np.exp(self.log_weights + tilt * self.losses - self.cumulants(tilt)[0])
-        small = 0.125 * 0.25 ** np.arange(1.0, levels + 1.0)
-        right = np.searchsorted(-np.cumsum(shares[::-1])[::-1], -small)
-        left = np.searchsorted(np.cumsum(shares), small) - 1
-        padded: list[float] = [-math.inf, *self.losses.tolist(), math.inf]
-        stops = [*(_index_at(padded[int(place) + 1], start, step, count) for place in right), count]
-        begins = [*(_index_at(padded[int(place) + 1], start, step, count) for place in left), 0]
-        return Stretches(tuple(begins), tuple(stops))
-
-    def spread_share(self, tilt: float) -> float:
-        """Share of the tilted law that isn't in atoms."""
-        if not self.atoms:
-            return 1.0
-        turned = np.exp(self.log_weights + tilt * self.losses - self.cumulants(tilt)[0])
-        near = np.zeros(len(self.losses), dtype=bool)
-        for atom in self.atoms:
-            near |= np.abs(self.losses - atom) <= 1e-9 * abs(atom)
-        return float(turned[~near].sum())
-
-
-def _index_at(loss: float, start: float, step: float, count: int) -> int:
-    """The lattice index nearest to a loss, within 0 ... count."""
-    return round(min(max((loss - start) / step, 0.0), float(count)))
-
-
-@lru_cache(maxsize=256)
-def losses_of(pair: Pair) -> Losses:
-    """The losses of a pair, cached."""
-    if pair.shown < 1.0:
-        return _shown(losses_of(Pair(pair.family, pair.upper, pair.lower)), pair.shown)
-    losses, logs, atoms = pair.family.losses(pair.upper, pair.lower)
-    if pair.family.is_discrete:
-        return Losses(losses, logs, atoms, float(losses[0]), float(losses[-1]))
-    if pair.worst_of_both:
-        # For losses above 0 the law of (P, Q), below 0 its mirror image, and the rest at 0: approximately the law of the larger curve.
-        above = losses > 0.0
-        logs, losses = logs[above], losses[above]
-        rest = max(1.0 - float(np.exp(logs).sum() + np.exp(logs - losses).sum()), 1e-300)
-        losses = np.concatenate((-losses[::-1], [0.0], losses))
-        logs = np.concatenate(((logs - losses[-len(logs) :])[::-1], [math.log(rest)], logs))
-        top = max((abs(atom) for atom in atoms), default=0.0)
-        atoms = (-top, 0.0, top) if top > 0.0 else (0.0,)
-    kept = logs > -690.0
-    return Losses(losses[kept], logs[kept], atoms, float(losses[0]), float(losses[-1]))
-
-
-def _shown(base: Losses, shown: float) -> Losses:
-    """The same losses with probability ``shown``, and the rest at 0."""
-    place = int(np.searchsorted(base.losses, 0.0))
-    logs = np.insert(base.log_weights + math.log(shown), place, math.log1p(-shown))
-    return Losses(np.insert(base.losses, place, 0.0), logs, (*base.atoms[:1], 0.0, *base.atoms[1:]), base.low, base.high)
 
 
 def _spread(places: Floats, weights: Floats) -> Floats:
