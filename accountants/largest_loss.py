@@ -36,3 +36,8 @@ def largest_loss(pair: Pair) -> float:
     # P is at most the largest ratio of a copy's two weights times those copies of Q.
     largest = max(math.log(weight / below[shift]) for weight, shift in zip(pair.upper.weights, pair.upper.shifts, strict=True))
     return largest + 4.0 * UNIT * (1.0 + abs(largest))
+
+
+def least_loss(pair: Pair) -> float:
+    """The smallest log dP/dQ, rounded down: the negative of the largest in the other order."""
+    return -largest_loss(Pair(pair.family, pair.lower.mirrored, pair.upper.mirrored, pair.worst_of_both, pair.shown))

@@ -21,6 +21,8 @@ from zetadp.accountants.pairs import Pair
 from zetadp.accountants.routes.fft.convolution import FFT_ERROR, Composition, Window
 from zetadp.accountants.routes.fft.fft import FftAccountant, epsilon_lower, epsilon_upper, fft_profile, log_delta_bound
 from zetadp.accountants.routes.fft.grid import Lattice
+from zetadp.accountants.routes.fft.layers import Plan
+from zetadp.accountants.routes.fft.layout import Estimates
 from zetadp.accountants.routes.single.hockey_stick import calls, puts, reverse
 from zetadp.mechanisms.errors import NumericalFloor, UnsupportedEvent
 from zetadp.mechanisms.numerics.gdp import gdp_log_delta
@@ -231,7 +233,8 @@ def test_delta_beyond_the_floor_is_refused():
 def composed(pair, start, step, count, releases, window):
     lattice = Lattice(pair, start, step, np.arange(count + 1))
     upper = Composition(((lattice.upper(), releases),), window, upper=True)
-    return upper, Composition(((lattice.lower(), releases),), window, upper=False)
+    # Its losses have no least one, so that none decides alone: a law below has nothing at infinity.
+    return upper, Composition(((dataclasses.replace(lattice.lower(), infinity=0.0), releases),), window, upper=False)
 
 
 def test_rounding_alone_would_exclude_the_truth():
@@ -271,6 +274,17 @@ def test_truncation_alone_would_exclude_the_truth():
     assert lower.log_delta(first) <= exact <= upper.log_delta(first)
     upper.infinity = 0.0
     assert upper.log_delta(first) < exact
+
+
+def test_mass_at_infinity_below_is_only_for_losses_that_decide_alone():
+    pair, releases, step = Pair(GAUSSIAN, Mixture((1.0,), (0.5,)), NULL), 4, 0.01
+    first = math.floor((4.0 + releases * 6.0) / step)
+    lattice = Lattice(pair, -6.0, step, np.arange(681))
+    kept = Composition(((lattice.lower(), releases),), Window(4.0, first, first + 10, 4096, 2000, -3.0, 3.0), upper=False)
+    assert kept.log_delta(first) > gdp_log_delta(1.0, kept.loss(first))
+    # The route leaves it out: these losses have no least one.
+    plan = Plan(((pair, releases),), *Estimates.for_epsilon(((pair, releases),), 4.0))
+    assert plan.layer(plan.step(), both=True).lower._log_least_infinity == -math.inf
 
 
 def test_kernel_cut_short_is_made_up_for():

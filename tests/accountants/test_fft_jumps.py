@@ -150,3 +150,33 @@ def test_noise_of_jumps_is_their_share() -> None:
     tilted = float(np.exp(upper._log_total))
     assert tilted < 1e-40
     assert upper._noise < 1e-9 * tilted
+
+
+# Losses that decide alone (4.9)
+
+
+@pytest.mark.parametrize(
+    ("probability", "std", "count", "delta"), [(1e-5, 0.8, 100, 1e-12), (1e-6, 0.5, 1000, 1e-10)], ids=["few releases", "little noise"]
+)
+def test_rare_samples_have_a_narrow_bracket(probability, std, count, delta) -> None:
+    # 5 and 10 % before: the grid had to hold losses of 9 and more beside those of a thousandth.
+    bound = profile(training(probability, std, count), accountant="fft").epsilon(delta)
+    assert 0.0 < bound.upper - bound.lower < 1e-6 * bound.upper
+
+
+@pytest.mark.parametrize(("probability", "std", "epsilon"), [(1e-5, 0.8, 0.05), (1e-4, 1.0, 0.02), (1e-6, 0.5, 0.2)])
+def test_two_rare_releases_agree_with_their_double_integral(probability, std, epsilon) -> None:
+    truth = Twice(poisson(probability, 1.0 / std)).log_delta(epsilon)
+    found = profile(training(probability, std, 2), accountant="fft").delta(epsilon)
+    assert found.log_lower - 1e-7 <= truth <= found.log_upper + 1e-7
+    assert found.log_upper - found.log_lower < 1e-3
+
+
+def test_losses_that_are_ended_are_used_below() -> None:
+    event = training(1e-5, 0.8, 100)
+    (side,) = [merged(leaves(event))]
+    plan = Plan(side, *Estimates.for_delta(side, math.log(1e-12)))
+    layer = plan.layer(plan.step(), both=True)
+    (losses, _) = plan._estimates.leaves[0]
+    assert losses.losses[-1] < 0.2
+    assert layer.lower._log_least_infinity > math.log(1e-15)

@@ -121,6 +121,7 @@ class Composition:
         # (4.6) total masses above 1 multiply the mass at infinity.
         surplus = sum(count * max(float(law.masses.sum()) * (1.0 + _SUM_ERROR) + law.infinity - 1.0, 0.0) for law, count in laws)
         self.infinity = sum(count * law.infinity for law, count in laws) * math.exp(min(surplus, 700.0)) * (1.0 + 1e-12)
+        self._log_least_infinity = -math.inf if upper else _log_of_any(laws)
         self._values, self._noise = self._composed() if window.jump == -math.inf else self._composed_with_jumps()
         reach = min(window.size - 1 - (window.last - window.first), window.kernel)
         places = np.arange(1.0, reach + 1.0)
@@ -248,7 +249,8 @@ class Composition:
             size = max(total, 0.0) + error + rest + _UNDERFLOW
             return _log_sum(scale + math.log(size) + slack, self.infinity)
         size = total - error - self.aliases - _UNDERFLOW
-        return scale + math.log(size) - slack if size > 0.0 else -math.inf
+        finite = scale + math.log(size) - slack if size > 0.0 else -math.inf
+        return finite if self._log_least_infinity == -math.inf else float(np.logaddexp(finite, self._log_least_infinity)) - 1e-14
 
 
 def _log_sum(log_value: float, other: float) -> float:
@@ -256,3 +258,14 @@ def _log_sum(log_value: float, other: float) -> float:
     if other == 0.0:
         return log_value
     return float(np.logaddexp(log_value, math.log(other))) + 1e-14 * (1.0 + abs(math.log(other)))
+
+
+def _log_of_any(laws: tuple[tuple[GridLaw, int], ...]) -> float:
+    """log of a lower bound on the mass at infinity: that with which any of the releases' losses is infinite. (4.9)"""
+    finite = [float(law.masses.sum()) * (1.0 - _SUM_ERROR) for law, _ in laws]
+    releases = [(mass, law.infinity * (1.0 - _SUM_ERROR), count) for mass, (law, count) in zip(finite, laws, strict=True)]
+    rise = math.fsum(count * math.log1p(infinity / mass) for mass, infinity, count in releases) * (1.0 - 1e-12)
+    if not rise > 0.0:
+        return -math.inf
+    without = math.fsum(count * math.log(mass) for mass, _, count in releases)
+    return without - 1e-12 * abs(without) + math.log(math.expm1(min(rise, 700.0))) - 1e-12

@@ -111,9 +111,12 @@ class Lattice:
         return self._law(np.arange(len(nodes)), masses + rounding, float(call[-1]))
 
     def lower(self) -> GridLaw:
-        """Dominated by the pair: at every node the lower of the tangents to the adjacent cells, made convex."""
+        """Dominated by the pair: at every node the lower of the tangents to the adjacent cells, made convex.
+
+        What is beyond the last node is infinite: it is dominated up to there, and everywhere without that mass. (3.4), (4.9)
+        """
         curve, missing = self._tangents()
-        # Losses beyond the last node count as if they were there: the whole curve is lower by its value at that node. (3.4)
+        # The finite losses' curve is lower by its value at the last node. (3.4)
         dropped = max(float(curve[self._zero :].min()), 0.0)
         curve[self._zero :] -= dropped
         curve[-1] = 0.0
@@ -130,7 +133,7 @@ class Lattice:
             elif doubtful[:-1].any():
                 kept = self._straightened(kept, curve, doubtful, rounding)
             else:
-                return self._law(kept, masses - rounding, 0.0)
+                return self._law(kept, masses - rounding, dropped)
         return self._law(kept[:0], curve[:0], 0.0)
 
     def _hull(self, kept: Indices, curve: Floats, dropped: float) -> Indices:

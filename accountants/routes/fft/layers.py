@@ -6,12 +6,13 @@ Estimates choose the positions of the nodes here; every choice gives bounds from
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import final
+from dataclasses import dataclass, replace
+from typing import TypeAlias, final
 
 import numpy as np
 
 from zetadp.accountants import deadline
+from zetadp.accountants.largest_loss import least_loss
 from zetadp.accountants.pairs import Pair, narrowed, widened
 from zetadp.accountants.routes.fft.convolution import Composition, Window
 from zetadp.accountants.routes.fft.grid import Floats, GridLaw, Indices, Lattice
@@ -19,6 +20,8 @@ from zetadp.accountants.routes.fft.layout import Estimates, Saddle
 from zetadp.accountants.routes.fft.losses import Losses
 from zetadp.accountants.routes.single.hockey_stick import calls, puts
 from zetadp.mechanisms.errors import UnsupportedEvent
+
+Laws: TypeAlias = tuple[tuple[GridLaw, int], ...]
 
 WIDTH = 1e-6
 """Target width of a bracket, relative to epsilon."""
@@ -96,8 +99,22 @@ class Plan:
                 for (pair, count), (leaf, _), (start, index) in zip(self._pairs, self._estimates.leaves, lattices, strict=True)
             )
             if all(len(law.masses) for law, _ in laws):
-                lower = Composition(laws, self._window([law.start for law, _ in laws], step), upper=False)
+                window = self._window([law.start for law, _ in laws], step)
+                ends = [law.start + step * float(index[-1]) for (law, _), (_, index) in zip(laws, lattices, strict=True)]
+                lower = Composition(self._with_ends(laws, min(ends), window), window, upper=False)
         return Layer(upper, lower, step, finest)
+
+    def _with_ends(self, laws: Laws, end: float, window: Window) -> Laws:
+        """The laws, with what they have at infinity only if it can't matter that their pairs have it nearer: beyond ``end``. (4.9)
+
+        Whatever the other releases' losses are, at least their least ones, one beyond it exceeds the window's last epsilon by itself.
+        """
+        start, step = math.fsum(count * law.start for law, count in laws), laws[0][0].step
+        lowest = zip(laws, self._pairs, strict=True)
+        least = math.fsum(n * min(law.start + step * float(law.index[0]), least_loss(widened(pair))) for (law, n), (pair, _) in lowest)
+        if start + step * (window.last + 1) - least * (1.0 + 1e-12) + step <= end:
+            return laws
+        return tuple((replace(law, infinity=0.0), count) for law, count in laws)
 
     def _aligned(self, step: float) -> float:
         """The largest step not above this one that puts both ends of the first Laplace loss on the lattice, and others nearly."""

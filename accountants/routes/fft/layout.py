@@ -10,6 +10,7 @@ from typing import TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
+from zetadp.accountants.largest_loss import least_loss
 from zetadp.accountants.pairs import Pair
 from zetadp.accountants.routes.fft.grid import Floats
 from zetadp.accountants.routes.fft.losses import Losses, losses_of
@@ -22,6 +23,9 @@ _FAR_NATS = 22.0
 
 _BULK_NATS = 25.0
 """-log of the share of delta that may come without a jump."""
+
+_FEWER = 3.0
+"""By how much losses have to become shorter, if they are to end early."""
 
 _GAIN_NATS = 1.0
 """By how much less there has to be of what is composed, if it is only what has a jump."""
@@ -107,6 +111,7 @@ class Estimates:
     def __init__(self, leaves: tuple[tuple[Losses, int], ...]) -> None:
         self.leaves = leaves
         # A tilt other than the saddle's makes rounding, which grows with the releases, larger relative to delta.
+        self._room = math.inf
         many = math.log(sum(count for _, count in leaves))
         self._spare, self._far = max(_SPARE_NATS - 1.25 * many, 1.0), max(_FAR_NATS - many, _SPARE_NATS)
         reach = sum(count * max(abs(float(leaf.losses[0])), abs(float(leaf.losses[-1]))) for leaf, count in leaves)
@@ -147,7 +152,13 @@ class Estimates:
     def for_delta(cls, pairs: tuple[tuple[Pair, int], ...], log_delta: float) -> tuple[Estimates, Saddle]:
         """Estimates for a delta, with the tilt and the epsilon at which to centre the lattice."""
         found = cls._cut(pairs, log_delta)
-        return found, found._located(found.saddle_for_delta(log_delta), lambda curve, _: curve > log_delta)
+        saddle = found._located(found.saddle_for_delta(log_delta), lambda curve, _: curve > log_delta)
+        ended = found._ended(pairs, saddle.epsilon)
+        if ended is not None:
+            nearer = ended._located(saddle, lambda curve, _: curve > log_delta)
+            if ended._reaches(nearer):
+                return ended, nearer
+        return found, saddle
 
     @classmethod
     def for_epsilon(cls, pairs: tuple[tuple[Pair, int], ...], epsilon: float) -> tuple[Estimates, Saddle]:
@@ -169,6 +180,11 @@ class Estimates:
         while True:
             found = cls._cut(pairs, log_delta)
             saddle = found._located(found.saddle_for_epsilon(epsilon), lambda _, losses: losses < epsilon)
+            ended = found._ended(pairs, epsilon)
+            if ended is not None:
+                nearer = ended._located(saddle, lambda _, losses: losses < epsilon)
+                if ended._reaches(nearer):
+                    found, saddle = ended, nearer
             rounds -= 1
             is_found = abs(saddle.log_delta - log_delta) < 2.0
             if is_found or rounds == 0:
@@ -179,6 +195,20 @@ class Estimates:
     def _cut(cls, pairs: tuple[tuple[Pair, int], ...], log_delta: float) -> Estimates:
         total = sum(count for _, count in pairs)
         return cls(tuple((losses_of(pair).cut(log_delta + _LOG_CUT - math.log(total)), count) for pair, count in pairs))
+
+    def _ended(self, pairs: tuple[tuple[Pair, int], ...], epsilon: float) -> Estimates | None:
+        """The same with losses ended where larger ones decide alone that epsilon is exceeded; None if that shortens them little. (4.9)"""
+        reserve = -sum(count * least_loss(pair) for pair, count in pairs)
+        end = 2.0 * epsilon + 1.1 * reserve
+        if not (epsilon > 0.0 and _FEWER * end < max(float(leaf.losses[-1]) for leaf, _ in self.leaves)):
+            return None
+        found = Estimates(tuple((leaf.ended(end), count) for leaf, count in self.leaves))
+        found._room = 2.0 * epsilon
+        return found
+
+    def _reaches(self, saddle: Saddle) -> bool:
+        """Whether the losses that were ended are still beyond what the window for this saddle needs."""
+        return saddle.epsilon + 2.1 / saddle.tilt < self._room
 
     def _located(self, saddle: Saddle, before: Before) -> Saddle:
         """The saddle corrected by composing a coarse law: few or sparse releases are far from the approximation."""
@@ -306,7 +336,10 @@ class Estimates:
     def edges(self, saddle: Saddle) -> tuple[Edge, Edge]:
         """Losses between which the tilted composed law is, by Chernoff's bound."""
         base = saddle.log_moment - _EDGE_NATS - saddle.excess
+        largest = max(float(leaf.losses[-1]) for leaf, _ in self.leaves)
         tilts = np.geomspace(0.3, 40.0, 14) / max(saddle.spread, 0.03 / saddle.tilt)
+        # Rare losses far beyond the spread need tilts of their own size.
+        tilts = np.append(tilts, np.geomspace(2.0, 60.0, 8) / largest) if largest > 20.0 * saddle.spread else tilts
         right = [Edge((self.cumulants(saddle.tilt + t)[0] - base) / t, t) for t in tilts]
         left = [Edge(-(self.cumulants(saddle.tilt - t)[0] - base) / t, -t) for t in tilts]
         return max(left, key=lambda edge: edge.loss), min(right, key=lambda edge: edge.loss)

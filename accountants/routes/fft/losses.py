@@ -58,6 +58,15 @@ class Losses:
         first = max(int(np.argmax(np.cumsum(np.exp(self.log_weights)) > _LEAST_MASS)) - 1, 0)
         return Losses(self.losses[first:last], self.log_weights[first:last], self.atoms, self.low, self.high)
 
+    def ended(self, loss: float) -> Losses:
+        """The same with all that is above a loss moved there."""
+        last = int(np.searchsorted(self.losses, loss))
+        if last >= len(self.losses) - 1:
+            return self
+        beyond = float(np.logaddexp.reduce(self.log_weights[last:]))
+        losses, logs = np.append(self.losses[:last], loss), np.append(self.log_weights[:last], beyond)
+        return Losses(losses, logs, tuple(atom for atom in self.atoms if atom <= loss), self.low, self.high)
+
     def without_jumps(self, tilts: Floats, jumps: Floats) -> Floats:
         """log E[e^{tilt L}; L < jump], of shape (tilts, jumps)."""
         turned = np.logaddexp.accumulate(self.log_weights + tilts[:, None] * self.losses, axis=1)

@@ -61,7 +61,7 @@ class _Brackets:
 
     Attributes:
       proved_by: once checked, the accountant whose bracket reproduces epsilon; None if neither does.
-      reached: the epsilons of the curve at which one of them was asked for delta.
+      reached: the epsilons of the curve at which one of them bounds delta from below, or proves the certified one.
     """
 
     def __init__(self, event: Event, claim: ApproximateDp) -> None:
@@ -123,12 +123,14 @@ class _Brackets:
 
     def _compare_point(self, name: str, found: PrivacyProfile, point: DeltaPoint) -> None:
         try:
-            low = found.delta(float(point.epsilon)).lower
+            bound = found.delta(float(point.epsilon))
         except (NumericalFloor, UnsupportedEvent):
             return
-        self.reached.add(point.epsilon)
-        if float(point.delta) < low:
-            self._problems.append(f"delta({point.epsilon}) is {point.delta}, but by {name} it is at least {low!r}")
+        # A bracket that neither contradicts nor proves any delta as small as this one has checked nothing.
+        if bound.lower > 0.0 or bound.upper <= float(point.delta):
+            self.reached.add(point.epsilon)
+        if float(point.delta) < bound.lower:
+            self._problems.append(f"delta({point.epsilon}) is {point.delta}, but by {name} it is at least {bound.lower!r}")
 
 
 def _preference(accountant: Accountant) -> int:
