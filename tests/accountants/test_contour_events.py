@@ -202,7 +202,7 @@ def test_deltas_out_of_range_are_refused(log_delta_):
 )
 def test_questions_without_a_proved_bracket_are_declined(event, reason):
     with pytest.raises(UnsupportedEvent, match=reason):
-        profile(event).epsilon(1e-5)
+        profile(event).epsilon(1e-7)
 
 
 @pytest.mark.parametrize(
