@@ -34,7 +34,7 @@ def power_of_both(base: Both, exponent: int) -> Both:
     """The same for a power, from (b, s).
 
     >>> b, s = np.array([0.9 + 0j]), np.array([1e-20 + 0j])
-    >>> abs(power_of_both((b, s), 3)[1][0] - 3e-20 * 0.81) < 1e-35
+    >>> bool(abs(power_of_both((b, s), 3)[1][0] - 3e-20 * 0.81) < 1e-35)
     True
     """
     result: Both | None = None
