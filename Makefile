@@ -38,7 +38,7 @@ $(SETUP): EXTRAS := worker
 $(DEV_SETUP): EXTRAS := worker,dev
 $(ALL_SETUP): EXTRAS := worker,dev-all
 
-# A new pip first: Python's own looks for versions three times as long. Then torch, pinned: a range would pull another build with gigabytes
+# A new pip first: Python's own looks for versions twice as long. Then torch, pinned: a range would pull another build with gigabytes
 # of GPU libraries. Only what is imported is compiled, when it is.
 $(SETUP) $(DEV_SETUP) $(ALL_SETUP): constraints.txt pyproject.toml zetadp/version.py mechanisms/sampling/_kernel.c
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "zetadp needs Python 3.11 or newer, this is " + sys.version)'

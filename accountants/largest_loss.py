@@ -33,8 +33,10 @@ def largest_loss(pair: Pair) -> float:
     below = dict(zip(pair.lower.shifts, pair.lower.weights, strict=True))
     if pair.worst_of_both or not all(shift in below for shift in pair.upper.shifts):
         return pure_epsilon(pair)
-    # P is at most the largest ratio of a copy's two weights times those copies of Q.
-    largest = max(math.log(weight / below[shift]) for weight, shift in zip(pair.upper.weights, pair.upper.shifts, strict=True))
+    # P is at most the largest ratio of a copy's two weights times those copies of Q. A weight that stands for 1 minus the others is off by
+    # up to a unit of 1, not of itself.
+    pairs = [(weight, below[shift]) for weight, shift in zip(pair.upper.weights, pair.upper.shifts, strict=True)]
+    largest = max(math.log(p / q) + 4.0 * UNIT * (1.0 / p + 1.0 / q) for p, q in pairs)
     return largest + 4.0 * UNIT * (1.0 + abs(largest))
 
 

@@ -383,6 +383,15 @@ def test_a_direction_whose_losses_end_before_epsilon_is_left_out() -> None:
     assert math.exp(bound.log_upper) == pytest.approx(total, rel=3e-5)
 
 
+def test_a_largest_loss_allows_for_a_weight_that_is_one_minus_the_others():
+    # 1e-4 left of 1 is known to 1e-12 of itself only.
+    weights = (0.3, 0.6999, 1.0 - math.fsum((0.3, 0.6999)))
+    pair = Pair(GAUSSIAN, Mixture((1.0,), (0.0,)), Mixture(weights, (-2.0, -1.0, 0.0)))
+    with mpmath.workdps(40):
+        exact = -mpmath.log(1 - mpmath.mpf(0.3) - mpmath.mpf(0.6999))
+        assert exact <= largest_loss(pair) <= exact + 1e-11
+
+
 @pytest.mark.parametrize(("q", "count"), [(0.75, 3), (1e-3, 50)])
 def test_delta_is_zero_from_the_largest_loss_of_the_bounded_direction_on(q, count) -> None:
     pair = reverse(sampled(q))

@@ -44,7 +44,7 @@ Submission = dict[str, Any]
 WAIT_SECONDS = 120.0
 """Nothing in these tests takes longer, however busy the machine is. Who waits sees sooner that what it waits for can't come any more."""
 SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.01, 0.1
-"""Between two looks at what is waited for: most of them ask the service, and one after the other would keep a tenth of a processor busy."""
+"""Between two looks at what is waited for: most of them ask the service, whose answers take processor time from what is waited for."""
 TELLING_SECONDS = 5.0
 """How long a worker that doesn't end may take to write where its threads are."""
 LOG_END = 8000

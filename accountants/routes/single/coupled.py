@@ -1,7 +1,7 @@
 r"""How probable it is that any release differs: a bound on delta at every epsilon >= 0, for rare samples. proofs/pairs.md (5).
 
 Where almost never anybody is sampled, noise may be as small as it likes and every moment as large: the other routes refuse, or answer
-with hundreds, although epsilon is 0.
+with hundreds, although epsilon is 0 at every delta above that probability.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SLACK = 64.0 * UNIT
 
 
 def is_surely_zero(parts: Mapping[Leaf, int], log_delta: float) -> bool:
-    """Whether delta(0) is at most e^log_delta because hardly anybody is ever sampled: then epsilon is 0.
+    """Whether delta(0) is at most e^log_delta since it is as improbable that any release differs: then epsilon is 0.
 
     Args:
       parts: leaves that have a dominating pair, each with its count.
