@@ -2,27 +2,21 @@ r"""Powers of spectra by squaring, with roundings that can be counted: the libra
 
 from __future__ import annotations
 
-from typing import TypeAlias
+import operator
+from collections.abc import Callable
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Complexes = NDArray[np.complex128]
 Both: TypeAlias = tuple[Complexes, Complexes]
+_Factor = TypeVar("_Factor")
 
 
 def power(base: Complexes, exponent: int) -> Complexes:
     """base^exponent, exponent >= 1: one rounding of known size per product."""
-    result: Complexes | None = None
-    square = base
-    while True:
-        if exponent & 1:
-            result = square if result is None else result * square
-        exponent >>= 1
-        if exponent == 0:
-            assert result is not None
-            return result
-        square = square * square
+    return _by_squaring(base, exponent, operator.mul)
 
 
 def product_of_both(left: Both, right: Both) -> Both:
@@ -37,13 +31,17 @@ def power_of_both(base: Both, exponent: int) -> Both:
     >>> bool(abs(power_of_both((b, s), 3)[1][0] - 3e-20 * 0.81) < 1e-35)
     True
     """
-    result: Both | None = None
+    return _by_squaring(base, exponent, product_of_both)
+
+
+def _by_squaring(base: _Factor, exponent: int, product: Callable[[_Factor, _Factor], _Factor]) -> _Factor:
+    result: _Factor | None = None
     square = base
     while True:
         if exponent & 1:
-            result = square if result is None else product_of_both(result, square)
+            result = square if result is None else product(result, square)
         exponent >>= 1
         if exponent == 0:
             assert result is not None
             return result
-        square = product_of_both(square, square)
+        square = product(square, square)
