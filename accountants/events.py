@@ -63,6 +63,12 @@ class _Composite(Value):
         return _counted(self)
 
     @cached_property
+    def non_private_reason(self) -> str | None:
+        """``non_private_reason`` of this event; also cached."""
+        assert isinstance(self, PoissonSampled | FixedSizeSampled | Grouped | Repeated | Composed)
+        return next((reason for part in children(self) if (reason := non_private_reason(part)) is not None), None)
+
+    @cached_property
     def flat(self) -> Mapping[Leaf, int]:
         """``leaves`` of this event; also cached."""
         return _by_coordinate(self.released)
@@ -229,7 +235,7 @@ def non_private_reason(event: Event) -> str | None:
     """Why the event has no guarantee at all, or None."""
     if isinstance(event, NonPrivate):
         return event.reason
-    return next((reason for part in children(event) if (reason := non_private_reason(part)) is not None), None)
+    return event.non_private_reason if isinstance(event, _Composite) else None
 
 
 def leaves(event: Event) -> Mapping[Leaf, int]:

@@ -19,7 +19,7 @@ class Mixture:
     shifts: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        if not (len(self.weights) == len(self.shifts) > 0 and all(w > 0.0 for w in self.weights)):
+        if not (len(self.weights) == len(self.shifts) > 0 and min(self.weights) > 0.0):
             raise InvalidParameter("mixture", "as many positive weights as shifts, at least one", (self.weights, self.shifts))
         if not abs(math.fsum(self.weights) - 1.0) <= 1e-12:
             raise InvalidParameter("mixture", "weights that sum to 1", math.fsum(self.weights))
