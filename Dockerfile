@@ -13,8 +13,11 @@ COPY app app
 COPY zetadp zetadp
 VOLUME /data
 
+# Both install with a compiler, for the inner loops of the accounting and of the noise, and without it afterwards.
 FROM base AS api
-RUN pip install --constraint constraints.txt '.[s3]'
+RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends gcc libc6-dev \
+    && pip install --constraint constraints.txt '.[s3]' \
+    && apt-get purge -y -qq --auto-remove gcc libc6-dev && rm -rf /var/lib/apt/lists/*
 USER 10001:10001
 EXPOSE 8000
 # It listens beyond loopback, so it starts only with a first admin key: -e ZETADP_ADMIN_KEY="$(zetadp keys generate)", kept by you.
@@ -23,7 +26,7 @@ HEALTHCHECK --interval=10s --timeout=3s CMD ["python", "-c", "import urllib.requ
 CMD ["zetadp", "serve", "--port", "8000"]
 
 FROM base AS worker
-# With a compiler while it installs, for the noise's inner loop; in place, where it is run from.
+# In place, where it is run from.
 RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends gcc libc6-dev \
     && pip install "$(grep '^torch==' constraints.txt)" && pip install --constraint constraints.txt --editable '.[worker,kubernetes,s3]' \
     && apt-get purge -y -qq --auto-remove gcc libc6-dev && rm -rf /var/lib/apt/lists/*

@@ -8,8 +8,9 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from zetadp.accountants.densities.heights import sum_on_line
 from zetadp.accountants.densities.mixtures import Mixture
-from zetadp.accountants.densities.nodes import ELEMENTARY, LineValues, Nodes, expm1_complex, sum_on_line
+from zetadp.accountants.densities.nodes import ELEMENTARY, LineValues, Nodes, expm1_complex
 from zetadp.accountants.densities.transforms import MOST_NODES, Transform, TransformUnavailable
 
 Floats = NDArray[np.float64]

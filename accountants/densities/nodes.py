@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from zetadp.accountants.arithmetic import UNIT
 from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.mechanisms.errors import UnsupportedEvent
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
@@ -23,6 +24,13 @@ ELEMENTARY = 16.0 * UNIT
 
 _FEW = 24
 """Up to this many heights each power is computed separately, in fewer, larger steps."""
+
+
+class TransformUnavailable(UnsupportedEvent):
+    """The contour route can't prove a bracket; the reason says why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("contour", reason)
 
 
 @final

@@ -16,9 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zetadp.accountants.arithmetic import UNIT
+from zetadp.accountants.densities import loops
+from zetadp.accountants.densities.heights import sum_on_line
+from zetadp.accountants.densities.loops import Ratio, Spaced
 from zetadp.accountants.densities.mixtures import Mixture
-from zetadp.accountants.densities.nodes import ELEMENTARY, LineValues, Nodes, log_mixture, log_mixture_error, log_mixture_real, sum_on_line
-from zetadp.mechanisms.errors import UnsupportedEvent
+from zetadp.accountants.densities.nodes import ELEMENTARY, LineValues, Nodes, TransformUnavailable
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
@@ -39,15 +41,8 @@ saddle sees so large an M that it turns back to smaller tilts."""
 _DEEP = 35.0
 """A cut does no harm where the integrand is this far below 1 / count, as a logarithm."""
 
-_ROUGH_SHARES = np.array([0.15, 0.3, 0.5, 0.75, 1.0])
-_LINE_SHARES = np.linspace(0.1, 0.98, 12)
-
-
-class TransformUnavailable(UnsupportedEvent):
-    """The contour route can't prove a bracket; the reason says why."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__("contour", reason)
+_ROUGH_SHARES = 0.15, 0.3, 0.5, 0.75, 1.0
+_LINE_SHARES = tuple(0.1 + 0.08 * k for k in range(12))
 
 
 class Transform(ABC):
@@ -97,12 +92,12 @@ class Transform(ABC):
 
 @final
 class _Range(NamedTuple):
-    """The range of x that a trapezoid sum covers, and the log of P's density and the loss at both ends; arrays of shape (2,)."""
+    """The range of x that a trapezoid sum covers, and the log of P's density and the loss at its ends."""
 
     low: float
     high: float
-    density: Floats
-    loss: Floats
+    density: tuple[float, float]
+    loss: tuple[float, float]
 
 
 @final
@@ -120,7 +115,7 @@ class MixedGaussian(Transform):
     def __init__(self, upper: Mixture, lower: Mixture, count: int, improbable: float) -> None:
         if not upper.shifts[0] >= 0.0 >= lower.shifts[-1]:
             raise TransformUnavailable("shifts of P and Q don't lie on opposite sides of 0")
-        self._upper, self._lower, self.count = upper, lower, count
+        self._upper, self._lower, self.count = Ratio(upper), Ratio(lower), count
         self._span = max(upper.span, lower.span)
         self.scale = max(upper.shifts[-1], -lower.shifts[0])
         if not SMALLEST_SHIFT <= self.scale <= LARGEST_SHIFT:
@@ -138,32 +133,15 @@ class MixedGaussian(Transform):
             self._make_rough_for(tilt, self._rough_reach)
             if self._is_cut_shallow(tilt):
                 return math.inf, math.inf, math.inf
-        exponent = tilt * self._loss
-        if exponent[-1] > 600.0 or exponent[0] < -600.0:
-            whole = self._log_mass + exponent
-            if float(whole.max()) > 600.0:
-                return math.inf, math.inf, math.inf
-            tilted = np.exp(whole)
-            minus_one = float(np.where(exponent < 1.0, self._mass * np.expm1(np.minimum(exponent, 1.0)), tilted - self._mass).sum())
-        else:
-            growth = np.expm1(exponent)
-            minus_one = float(self._mass @ growth)
-            tilted = self._mass * growth + self._mass
-        mean = float(tilted @ self._loss) / (1.0 + minus_one)
-        square = float(tilted @ self._square) / (1.0 + minus_one)
-        return math.log1p(minus_one), mean, max(square - mean * mean, 0.0)
+        return loops.cumulants(self._rough, tilt)
 
     def log_moment_upper(self, tilts: Floats) -> Floats:
         highest = float(tilts.max())
         self._make_rough(highest)
-        exponent = self._log_mass + tilts[:, None] * self._loss
-        peak = exponent.max(axis=1)
-        terms = np.exp(exponent - peak[:, None])
-        total = terms.sum(axis=1)
         # (Q1) for the grid's own strip, (Q3) for its ends, (R1) for rounding.
-        ends = self._ends(self._range, tilts, peak, self._rough_step, 0.0, *self._rough_strip)
-        rounding = 4.0 * UNIT * (self._loss.size + 64.0 + 2.0 * self._depth + (1.0 + 2.0 * highest) * self._rough_depth)
-        return peak + np.log(total) + np.log1p(self._rough_error + ends / total + rounding) + ELEMENTARY * (1.0 + np.abs(peak))
+        rounding = 4.0 * UNIT * (self._rough.x.size + 64.0 + 2.0 * self._rough.depth + (1.0 + 2.0 * highest) * self._rough_depth)
+        ends = loops.Ends(self._range.density, self._range.loss, self._end_factors(self._rough_step, 0.0, *self._rough_strip))
+        return loops.log_moment_upper(self._rough, tilts, ends, self._rough_error + rounding)
 
     def _log_moment(self, tilt: float) -> float:
         self._make_rough(tilt)
@@ -189,24 +167,20 @@ class MixedGaussian(Transform):
 
     def _make_rough_for(self, tilt: float, reach: float) -> None:
         """A coarse grid on the real axis, good for every tilt up to ``reach``: M's relative error is below 1e-3 / count there."""
-        widths = _ROUGH_SHARES * min(3.0, 3.0 / self._span, _narrow(160.0, reach, self._lower.span))
-        growth = 0.5 * widths**2 - reach * np.log(np.cos(0.5 * self._lower.span * widths))
-        steps = 2.0 * math.pi * widths / (self._need + growth)
-        best = int(np.argmax(steps))
+        widest, lean = min(3.0, 3.0 / self._span, _narrow(160.0, reach, self._lower.span)), 0.5 * self._lower.span
+        strips = [
+            (width, 0.5 * width**2 - reach * math.log(math.cos(lean * width))) for width in (widest * share for share in _ROUGH_SHARES)
+        ]
+        width, growth = max(strips, key=lambda strip: strip[0] / (self._need + strip[1]))
         self._set_range(reach, tilt)
-        x, step = self._grid(self._range, float(steps[best]))
-        log_upper, log_lower = log_mixture_real(self._upper, x), log_mixture_real(self._lower, x)
-        self._loss = log_upper - log_lower
-        self._square = self._loss**2
-        self._log_mass = log_upper - 0.5 * x * x + math.log(step / math.sqrt(2.0 * math.pi))
-        self._mass = np.exp(self._log_mass)
-        self._x, self._rough_reach, self._rough_step, self._rough_strip = x, reach, step, (float(widths[best]), float(growth[best]))
+        at = self._grid(self._range, 2.0 * math.pi * width / (self._need + growth))
+        self._rough = loops.line_grid(self._upper, self._lower, at)
+        self._rough_reach, self._rough_step, self._rough_strip = reach, at.step, (width, growth)
         self._moments: dict[float, float] = {}
         self._slope_means: dict[float, tuple[float, float, float]] = {}
-        self._rough_error = 2.02 * math.exp(float(growth[best])) / math.expm1(2.0 * math.pi * float(widths[best]) / step)
-        self._depth = float(np.max(np.abs(self._log_mass)))
-        ends = x[[0, -1]]
-        self._rough_depth = (log_mixture_error(self._upper, ends) + log_mixture_error(self._lower, ends)) / UNIT
+        self._rough_error = 2.02 * math.exp(growth) / math.expm1(2.0 * math.pi * width / at.step)
+        ends = float(self._rough.x[0]), float(self._rough.x[-1])
+        self._rough_depth = (self._upper.log_error(*ends) + self._lower.log_error(*ends)) / UNIT
 
     def _set_range(self, reach: float, tilt: float) -> None:
         r"""The range of x for tilts up to ``reach``; if it would be far too long, it is cut where that harms ``tilt`` least. (Q3)
@@ -218,33 +192,34 @@ class MixedGaussian(Transform):
         self._high = (reach + 1.0) * self._upper.shifts[-1] - reach * self._lower.shifts[0] + _REACH
         self._cut, self.log_left_out, self.end = False, -math.inf, math.inf
         if self._high > self.ceiling + _VALLEY:
-            x = self.ceiling + np.linspace(0.0, _VALLEY, 25)
-            upper, lower = log_mixture_real(self._upper, x), log_mixture_real(self._lower, x)
-            height = (tilt + 1.0) * upper - tilt * lower - 0.5 * x * x
-            deepest = int(np.argmin(height))
-            if height[deepest] < -self._need - _DEEP:
-                self._cut, self._high = True, float(x[deepest])
+            place, height = loops.valley(self._upper, self._lower, Spaced(self.ceiling, _VALLEY / 24.0, 25), tilt)
+            if height < -self._need - _DEEP:
+                self._cut, self._high = True, place
             elif self._high > self.ceiling + _LONGEST:
                 self._cut, self._high = True, self.ceiling + _LONGEST
             if self._cut:
                 # Phi(-d) <= e^{-d^2 / 2} / 2, for each copy of P.
                 self.log_left_out, self.end = -0.5 * (self._high - self._upper.shifts[-1]) ** 2 - math.log(2.0), self._high
-        edges = np.array([self._low, self._high])
-        upper, lower = log_mixture_real(self._upper, edges), log_mixture_real(self._lower, edges)
-        self._range = _Range(self._low, self._high, upper - 0.5 * edges * edges - 0.5 * math.log(2.0 * math.pi), upper - lower)
+        (density, loss), (last_density, last_loss) = (self._density_and_loss(x) for x in (self._low, self._high))
+        self._range = _Range(self._low, self._high, (density, last_density), (loss, last_loss))
+
+    def _density_and_loss(self, x: float) -> tuple[float, float]:
+        upper = self._upper.log_at(x)
+        return upper - 0.5 * x * x - 0.5 * math.log(2.0 * math.pi), upper - self._lower.log_at(x)
 
     def _range_at(self, tilt: float) -> _Range:
         """The part of the range that this tilt alone needs: it may end at the first rough node ``_REACH`` beyond the last peak. (Q3)"""
         whole = self._range
         enough = (tilt + 1.0) * self._upper.shifts[-1] - tilt * self._lower.shifts[0] + _REACH
-        if self._cut or enough >= self._x[-1]:
+        x, loss, log_mass = self._rough.x, self._rough.loss, self._rough.log_mass
+        if self._cut or enough >= x[-1]:
             return whole
-        last = int(np.searchsorted(self._x, enough))
-        density = np.array([whole.density[0], self._log_mass[last] - math.log(self._rough_step)])
-        return _Range(whole.low, float(self._x[last]), density, np.array([whole.loss[0], self._loss[last]]))
+        last = int(np.searchsorted(x, enough))
+        density = float(log_mass[last]) - math.log(self._rough_step)
+        return _Range(whole.low, float(x[last]), (whole.density[0], density), (whole.loss[0], float(loss[last])))
 
-    def _grid(self, reach: _Range, step: float) -> tuple[Floats, float]:
-        """Nodes from the lower end of the range, at most ``step`` apart, and their distance; a cut is half a step beyond the last node."""
+    def _grid(self, reach: _Range, step: float) -> Spaced:
+        """Nodes from the lower end of the range, at most ``step`` apart; a cut is half a step beyond the last node."""
         length = reach.high - reach.low
         if length > MOST_NODES * step:
             raise TransformUnavailable(f"it would take more than {MOST_NODES} quadrature nodes: the noise is too small")
@@ -253,27 +228,26 @@ class MixedGaussian(Transform):
             step = length / (number + 0.5)
         else:
             number = math.ceil(length / step)
-        return np.asarray(reach.low + step * np.arange(number + 1), dtype=np.float64), step
+        return Spaced(reach.low, step, number + 1)
 
-    def _ends(self, reach: _Range, tilts: Floats, units: Floats, step: float, amplified: float, width: float, growth: float) -> Floats:
-        r"""(Q3): bounds, at each tilt, on what the ends of the range do to a sum over ``_grid(step)``.
+    def _end_factors(self, step: float, amplified: float, width: float, growth: float) -> tuple[float, float]:
+        r"""(Q3): what P's density at the ends, times e^{tilt loss}, is multiplied with to bound what they do to a sum over ``_grid(step)``.
 
         Args:
-          reach: the range.
-          tilts: shape (n,).
-          units: logarithms of what the bounds are multiples of, shape (n,).
           step: between nodes.
           amplified: log of the largest ratio of the summand to its value on the real axis.
           width: greatest distance from the real axis that the strip's bound uses.
           growth: log of the largest ratio of the integrand to its value on the real axis up to that distance.
         """
-        density = reach.density + tilts[:, None] * reach.loss - units[:, None]
-        if float(density.max()) > 600.0:
-            raise TransformUnavailable("the moment function is dominated by outcomes that never happen")
-        density = np.exp(density)
         falling = step * math.exp(amplified) / -math.expm1(-_REACH * step)
-        right = 4.0 * width * math.exp(min(growth, 700.0)) if self._cut else falling
-        return density[:, 0] * falling + density[:, 1] * right
+        return falling, 4.0 * width * math.exp(min(growth, 700.0)) if self._cut else falling
+
+    def _ends(self, reach: _Range, tilt: float, unit: float, factors: tuple[float, float]) -> float:
+        """The bound itself, over e^unit."""
+        density = [density + tilt * loss - unit for density, loss in zip(reach.density, reach.loss, strict=True)]
+        if not max(density) <= loops.LARGEST:
+            raise TransformUnavailable(loops.DOMINATED)
+        return math.exp(density[0]) * factors[0] + math.exp(density[1]) * factors[1]
 
     def decay_rate(self, tilt: float) -> float:
         mean, _, centre = self._slopes(tilt)
@@ -283,81 +257,56 @@ class MixedGaussian(Transform):
         """Means of dL/dx and of its square under the tilted distribution, and dL/dx at x = 0."""
         self._make_rough(tilt)
         if tilt not in self._slope_means:
-            exponent = (self._log_mass + tilt * self._loss)[:-1]
-            inner = np.exp(exponent - exponent.max())
-            slope = np.diff(self._loss) / (self._x[1] - self._x[0])
-            mass, middle = float(inner.sum()), max(int(-self._x[0] / (self._x[1] - self._x[0])) - 1, 0)
-            self._slope_means[tilt] = float(inner @ slope) / mass, float(inner @ slope**2) / mass, float(slope[middle])
+            x, loss = self._rough.x, self._rough.loss
+            step = float(x[1] - x[0])
+            middle = max(int(-x[0] / step) - 1, 0)
+            self._slope_means[tilt] = *loops.slopes(self._rough, tilt), float(loss[middle + 1] - loss[middle]) / step
         return self._slope_means[tilt]
 
     def log_decay(self, tilt: float, heights: Floats) -> Floats:
         # Any shift gives a bound (D2). These two are nearly optimal: one where the bulk of the tilted distribution matters, the other
         # where the untilted bulk near L = 0 does.
         mean, square, centre = self._slopes(tilt)
-        both = self._log_decay_at(
-            tilt, np.tile(heights, 2), np.concatenate([heights * mean / (1.0 + heights**2 * square), heights * centre])
-        )
-        return np.minimum(both[: heights.size], both[heights.size :])
-
-    def _log_decay_at(self, tilt: float, heights: Floats, shifts: Floats) -> Floats:
-        r"""(D2): int |F(x + ia)| e^{-u (arg A - arg B)} dx bounds |M(t + iu)| and falls in u; by a trapezoid rule with its own strip."""
         # A strip of growth e^20 at most, and narrow enough for every arg to rise with height.
         quarter = min(0.5 * math.pi / self._span, _narrow(160.0, tilt, self._lower.span))
-        y = np.clip(shifts, 0.0, min(0.5 * quarter, 2.0))
-        widest = float(y.max())
+        highest = min(0.5 * quarter, 2.0)
+        us: list[float] = heights.tolist()
+        shifts = [*(u * mean / (1.0 + u * u * square) for u in us), *(u * centre for u in us)]
+        y = [min(max(shift, 0.0), highest) for shift in shifts]
+        widest = max(y)
         width = min(quarter - widest, 3.0)
         growth = 0.5 * (width**2 + widest**2) - tilt * math.log(math.cos(0.5 * self._lower.span * (width + widest)))
-        step = 2.0 * math.pi * width / (self._need + growth)
-        reach, column = self._range_at(tilt), y[:, None]
-        x, step = self._grid(reach, step)
-        upper, lower = log_mixture(self._upper, x, column), log_mixture(self._lower, x, column)
-        normal = math.log(step / math.sqrt(2.0 * math.pi))
-        exponent = 0.5 * (column**2 - x * x) + (tilt + 1.0) * upper.size - tilt * lower.size
-        exponent = exponent - heights[:, None] * (upper.angle - lower.angle) + normal
-        peak = exponent.max(axis=1)
-        terms = np.exp(exponent - peak[:, None])
-        total = terms.sum(axis=1)
-        # Relative to M(tilt), itself bounded: (Q1), and (Q3), whose terms lack the factor of u, which is at most 1; (R1) for rounding.
+        reach = self._range_at(tilt)
+        at = self._grid(reach, 2.0 * math.pi * width / (self._need + growth))
+        # Relative to M(tilt), itself bounded: (Q1), and (Q3), whose terms lack the factor of u, which is at most 1.
         moment = self._log_moment(tilt)
-        ends = float(self._ends(reach, np.array([tilt]), np.array([moment]), step, growth, width + widest, growth)[0])
-        strip = 2.0 * math.exp(growth) / math.expm1(2.0 * math.pi * width / step) + ends
-        depth = (tilt + 1.0) * upper.error + tilt * lower.error + heights[:, None] * (upper.error + lower.error)
-        rounding = (terms * np.expm1(np.minimum(depth + ELEMENTARY * (1.0 + x * x), 300.0))).sum(axis=1) + UNIT * x.size * total
-        return np.logaddexp(peak + np.log(total + rounding), moment + math.log(strip)) + ELEMENTARY * (1.0 + np.abs(peak))
+        ends = self._ends(reach, tilt, moment, self._end_factors(at.step, growth, width + widest, growth))
+        strip = 2.0 * math.exp(growth) / math.expm1(2.0 * math.pi * width / at.step) + ends
+        return loops.log_decay(self._upper, self._lower, at, tilt, heights, y, moment + math.log(strip))
 
     def line(self, tilt: float, step: float, number: int, tolerance: float) -> LineValues:
-        nodes = self._line_nodes(tilt, tolerance)
-        return sum_on_line(nodes, tilt, step, number)
+        return sum_on_line(self._line_nodes(tilt, tolerance), tilt, step, number)
 
     def _line_nodes(self, tilt: float, tolerance: float) -> Nodes:
         """Nodes on Im x = y, half way up a strip in which the integrand is analytic and bounded at every height u >= 0 (Q2)."""
         self._make_rough(tilt)
-        shifts = _LINE_SHARES * min(0.5 * math.pi / self._span, 3.0, _narrow(40.0, tilt, self._lower.span))
-        growth = 2.0 * shifts**2 - tilt * np.log(np.cos(self._lower.span * shifts))
-        steps = 2.0 * math.pi * shifts / (math.log(4.0 / tolerance) + growth)
-        best = int(np.argmax(steps))
-        y, h = float(shifts[best]), float(steps[best])
+        widest, span = min(0.5 * math.pi / self._span, 3.0, _narrow(40.0, tilt, self._lower.span)), self._lower.span
+        strips = [(y, 2.0 * y * y - tilt * math.log(math.cos(span * y))) for y in (widest * share for share in _LINE_SHARES)]
+        need = math.log(4.0 / tolerance)
+        y, growth = max(strips, key=lambda strip: strip[0] / (need + strip[1]))
         reach = self._range_at(tilt)
-        x, h = self._grid(reach, h)
-        upper, lower = log_mixture(self._upper, x, y), log_mixture(self._lower, x, y)
-        loss = (upper.size - lower.size) + 1j * np.maximum(upper.angle - lower.angle, 0.0)
-        log_weight = 0.5 * (y * y - x * x) + upper.size + math.log(h / math.sqrt(2.0 * math.pi)) + 1j * (upper.angle - y * x)
+        at = self._grid(reach, 2.0 * math.pi * y / (need + growth))
         log_moment = self._log_moment(tilt)
         if log_moment > 300.0:
             raise TransformUnavailable("a single release's moment function exceeds what a float can hold")
         moment = math.exp(log_moment)
-        strip = 2.0 * (math.exp(float(growth[best])) * moment + math.exp(2.0 * y * y)) / math.expm1(2.0 * math.pi * y / h)
+        strip = 2.0 * (math.exp(growth) * moment + math.exp(2.0 * y * y)) / math.expm1(2.0 * math.pi * y / at.step)
         amplified = 0.5 * y * y - tilt * math.log(math.cos(0.5 * self._lower.span * y))
-        ends = self._ends(reach, np.array([0.0, tilt]), np.zeros(2), h, amplified, 2.0 * y, float(growth[best]))
-        beyond = float(ends.sum()) + math.exp(self.log_left_out)
-        # Nodes that contribute nothing are left out and counted as an error: a term is largest at u = 0.
-        sizes = np.exp(log_weight.real) + np.exp(log_weight.real + tilt * loss.real)
-        kept = sizes > 1e-3 * tolerance * moment / x.size
-        dropped = float(sizes[~kept].sum())
-        weight_error = ELEMENTARY * (1.0 + x * x + y * (1.0 + np.abs(x))) + upper.error
-        return Nodes(
-            log_weight[kept], loss[kept], weight_error[kept], (upper.error + lower.error)[kept], 1.001 * (strip + beyond + dropped)
-        )
+        factors = self._end_factors(at.step, amplified, 2.0 * y, growth)
+        beyond = self._ends(reach, 0.0, 0.0, factors) + self._ends(reach, tilt, 0.0, factors) + math.exp(self.log_left_out)
+        # Nodes that contribute nothing are left out and counted as an error.
+        nodes = loops.line_nodes(self._upper, self._lower, at, y, tilt, 1e-3 * tolerance * moment / at.number)
+        return nodes._replace(quadrature=1.001 * (strip + beyond + nodes.quadrature))
 
 
 def _narrow(growth: float, tilt: float, span: float) -> float:

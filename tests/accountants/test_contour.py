@@ -7,13 +7,16 @@ import math
 import numpy as np
 import pytest
 
+from tests.accountants.engines import engine
 from tests.accountants.events import training
 from tests.accountants.references import ExactMoment, log_delta, one_sided_log_delta, poisson
 from tests.selection import thinned
+from zetadp.accountants.densities import heights
 from zetadp.accountants.densities.transforms import MixedGaussian, TransformUnavailable
-from zetadp.accountants.routes.contour import inversion
 from zetadp.accountants.routes.contour.contour import ContourAccountant
 from zetadp.accountants.routes.contour.inversion import Contour, Direction
+
+__all__ = ["engine"]
 
 
 def profile(event):
@@ -62,7 +65,8 @@ def test_aliases_are_seen_and_bounded(fine_values, monkeypatch, probability, shi
     assert low <= truth <= high
     assert contour.estimate(epsilon)[0] > truth + 1e-4
     monkeypatch.setattr(Contour, "_aliases", lambda *_: 0.0)
-    assert contour._bracket(epsilon)[0] > truth
+    contour.centre = epsilon
+    assert without(contour, _log_cut=-math.inf)[0] > truth
 
 
 def test_aliases_never_hide_anything(fine_values):
@@ -81,7 +85,7 @@ def test_aliases_never_hide_anything(fine_values):
 def test_cut_off_is_seen_and_bounded(fine_values, monkeypatch, share):
     pair = poisson(0.1, 0.5)
     usual, _ = laid(pair, 300, math.log(1e-6), 1e-9)
-    height = share * float(usual._heights[-1])
+    height = share * usual._integrand.height
     monkeypatch.setattr(Contour, "_cut_off", lambda _, way, saddle, __: (height, float(way.log_decay(saddle.tilt, np.array([height]))[0])))
     contour, epsilon = laid(pair, 300, math.log(1e-6), 1e-9)
     truth = one_sided_log_delta([(pair, 300)], epsilon)
@@ -132,7 +136,8 @@ def test_a_logarithm_that_loses_digits_near_1_breaks_the_bracket(monkeypatch):
     count = 10**12
     pair = poisson(1e-6, 1.0)
     right, epsilon = laid(pair, count, math.log(1e-5), 1e-10)
-    monkeypatch.setattr(inversion, "log1p_complex", np.log1p)
+    monkeypatch.setattr(heights, "COMPILED", None)
+    monkeypatch.setattr(heights, "log1p_complex", np.log1p)
     wrong = laid(pair, count, math.log(1e-5), 1e-10)[0]
     assert wrong.bracket(epsilon)[0] > right.bracket(epsilon)[1] or wrong.bracket(epsilon)[1] < right.bracket(epsilon)[0]
 
@@ -158,7 +163,7 @@ def test_without_the_cut_impossible_outcomes_make_the_bracket_wide_and_dear():
         contour = Contour(way, way.saddle_for(target), target, 1e-8)
         low, high = contour.bracket(0.003213)
         assert low <= one_sided_log_delta([(pair, 100)], 0.003213, 25.0) <= high
-        points.append(contour._heights.size)
+        points.append(contour._integrand.number)
         widths.append(high - low)
     assert points[1] > 5 * points[0]
     assert widths[1] > 100.0 * widths[0]

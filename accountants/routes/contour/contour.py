@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable, Mapping
 from typing import final
 
-import numpy as np
-
 from zetadp.accountants.arithmetic import UNIT, within_floats
 from zetadp.accountants.densities.transforms import LARGEST_SHIFT, SMALLEST_SHIFT, Transform, TransformUnavailable
 from zetadp.accountants.dominating import pair_of, unsupported_reason
@@ -167,8 +165,8 @@ class _Side:
         if epsilon >= self._direction.largest_loss:
             return -math.inf
         try:
-            tilts = np.array([self._saddle_at(epsilon).tilt])
-            size, moved = float(chernoff(self._direction, tilts)[0]), float(tilts[0]) * epsilon
+            tilt = self._saddle_at(epsilon).tilt
+            size, moved = chernoff(self._direction, [tilt])[0], tilt * epsilon
         except TransformUnavailable:
             return 0.0
         value = size - moved + 4.0 * UNIT * (abs(size) + moved)
@@ -177,11 +175,11 @@ class _Side:
     def epsilon_by_chernoff(self, log_delta: float) -> float:
         """The same for epsilon; the largest loss, or infinity, if it isn't available."""
         try:
-            tilts = np.array([self._saddle_for(log_delta).tilt])
-            size = float(chernoff(self._direction, tilts)[0])
+            tilt = self._saddle_for(log_delta).tilt
+            size = chernoff(self._direction, [tilt])[0]
         except TransformUnavailable:
             return self._direction.largest_loss
-        return self._epsilon_from(size, float(tilts[0]), log_delta)
+        return self._epsilon_from(size, tilt, log_delta)
 
     def is_surely_below(self, epsilon: float, log_delta: float) -> bool:
         """Whether this direction's epsilon is certainly no larger, by two bounds that cost less than a contour."""

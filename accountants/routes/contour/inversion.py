@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from zetadp.accountants import deadline
 from zetadp.accountants.arithmetic import UNIT
-from zetadp.accountants.densities.nodes import log1p_complex
+from zetadp.accountants.densities.heights import Integrand
 from zetadp.accountants.densities.transforms import Transform, TransformUnavailable
 from zetadp.mechanisms.numerics.logspace import log_add
 
@@ -34,8 +34,7 @@ MOST_HEIGHTS = 2**19
 _LEAST_TOLERANCE, _LARGEST_TOLERANCE = 1e-13, 1e-6
 """Range of the relative error of delta that aliasing, cut-off and quadrature together aim at; rounding is added to it."""
 
-_ALIAS_TILTS = np.array([0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0])
-_HEIGHTS = np.array([1.0, 1.3, 2.2])
+_ALIAS_TILTS = 0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0
 _ENOUGH = 0.3
 """How near the saddle a contour must be, in units of log delta. Any tilt gives a bracket; one this near is as good as the best."""
 
@@ -200,15 +199,16 @@ class Contour:
         self.tolerance, self.centre = tolerance, saddle.epsilon
         self._last = math.nan, (-math.inf, 0.0)
         need, wanted = math.log(8.0 / tolerance), min(log_delta, 0.0)
-        tilts = saddle.tilt + _ALIAS_TILTS * math.sqrt(2.0 * need / saddle.curvature)
+        spread = math.sqrt(2.0 * need / saddle.curvature)
+        tilts = [saddle.tilt + share * spread for share in _ALIAS_TILTS]
         for transform in direction.transforms:
-            transform.settle(saddle.tilt, float(tilts[-1]))
+            transform.settle(saddle.tilt, tilts[-1])
         sizes, ends = chernoff(direction, tilts), direction.ends
-        beyond = sizes - tilts * saddle.epsilon - wanted + need
-        saddle, self._period = _shortest(direction, saddle, tilts, beyond, need - wanted)
+        beyond = [(tilt, size - tilt * saddle.epsilon - wanted + need) for tilt, size in zip(tilts, sizes, strict=True)]
+        saddle, self._period = _shortest(direction, saddle, beyond, need - wanted)
         self.tilt = saddle.tilt
-        best = int(np.argmin(beyond - (tilts - self.tilt) * self._period))
-        self._alias_tilt, self._alias_size = float(tilts[best]), float(sizes[best])
+        best = min(range(len(tilts)), key=lambda k: beyond[k][1] - tilts[k] * self._period)
+        self._alias_tilt, self._alias_size = tilts[best], sizes[best]
         self._step = 2.0 * math.pi / self._period
         height, self._log_cut = self._cut_off(direction, saddle, wanted - need)
         number = math.ceil(height / self._step) + 2
@@ -224,43 +224,25 @@ class Contour:
 
     def _cut_off(self, direction: Direction, saddle: Saddle, wanted: float) -> tuple[float, float]:
         """(height, log bound on |M| from there on) such that what is above that height contributes less than e^wanted. (D)"""
-        heights = _HEIGHTS * direction.decay_height(saddle, math.log(8.0 / self.tolerance))
-        while heights[0] * self._period < 8.0 * MOST_HEIGHTS:
-            decay = direction.log_decay(saddle.tilt, heights)
-            small = decay - saddle.tilt * saddle.epsilon - np.log(math.pi * heights) <= wanted
-            if small.any():
-                first = int(np.argmax(small))
-                return float(heights[first]), float(decay[first])
-            heights = heights * 3.0
+        height = direction.decay_height(saddle, math.log(8.0 / self.tolerance))
+        while height * self._period < 8.0 * MOST_HEIGHTS:
+            decay = float(direction.log_decay(saddle.tilt, np.array([height]))[0])
+            missing = decay - saddle.tilt * saddle.epsilon - math.log(math.pi * height) - wanted
+            if missing <= 0.0:
+                return height, decay
+            # As if log |M| fell with the square of the height.
+            fallen = max(saddle.log_moment - decay, 1e-300)
+            height *= min(max(1.02 * math.sqrt(1.0 + missing / fallen), 1.1), 3.0)
         raise TransformUnavailable("the moment function doesn't decay provably: too few releases, or too sparse, or with atoms")
 
     def _values(self, direction: Direction, number: int, tolerance: float) -> None:
-        heights = self._step * np.arange(number)
-        s = self.tilt + 1j * heights
-        g = direction.gaussian
-        exponent = s * (s + 1.0) * g - np.log(s) - np.log1p(s)
-        size = np.abs(s)
-        error = 16.0 * UNIT * (np.abs(exponent) + size * (size + 1.0) * g + np.log1p(size) + 8.0)
-        for transform in direction.transforms:
-            line = transform.line(self.tilt, self._step, number, tolerance / transform.count)
-            log_moment = log1p_complex(line.minus_one)
-            modulus = np.maximum(np.abs(1.0 + line.minus_one), 1e-150)
-            # (R5): |(z + e)^T - z^T| <= |z|^T ((1 + e/|z|)^T - 1), and the logarithm's own rounding is multiplied by T as well.
-            error = error + transform.count * (np.log1p(line.error / modulus) + 16.0 * UNIT * np.abs(log_moment))
-            exponent = exponent + transform.count * log_moment
-        self._peak = float(exponent.real[0])
-        values = np.exp(exponent - self._peak)
-        values[0] *= 0.5
-        self._s, self._heights, self._integrand = s, heights, values
-        sizes = np.abs(values)
-        # |value| (e^error - 1), even if the value has underflowed and the error is huge.
-        moved = np.where(
-            error < 1.0, sizes * np.expm1(np.minimum(error, 1.0)), np.exp(np.minimum(exponent.real - self._peak + error, 700.0))
+        powers = (
+            (transform.count, transform.line(self.tilt, self._step, number, tolerance / transform.count))
+            for transform in direction.transforms
         )
-        self._rounding = float(moved.sum()) + UNIT * (number + 8.0) * float(sizes.sum())
-        # Rounding of s eps, which grows with epsilon.
-        self._phase_rounding = 4.0 * UNIT * float(sizes @ np.abs(s))
-        self._log_scale = math.log(self._step / math.pi) + self._peak
+        self._integrand = Integrand(self.tilt, self._step, number, direction.gaussian, powers)
+        self._rounding, self._phase_rounding = self._integrand.rounding, self._integrand.phase_rounding
+        self._log_scale = math.log(self._step / math.pi) + self._integrand.log_size
         self._log_cut -= math.log(math.pi * self._step * (number - 1.0))
 
     @property
@@ -270,11 +252,10 @@ class Contour:
 
     def estimate(self, epsilon: float) -> tuple[float, float]:
         """(log, slope of the log) of the trapezoid sum at an epsilon; (-inf, 0) if it isn't positive."""
-        terms = self._integrand * np.exp(-1j * epsilon * self._heights)
-        total = float(terms.sum().real)
+        total, weighted = self._integrand.sums(epsilon)
         if not total > 0.0:
             return -math.inf, 0.0
-        return self._log_scale - self.tilt * epsilon + math.log(total), -float((terms @ self._s).real) / total
+        return self._log_scale - self.tilt * epsilon + math.log(total), -weighted / total
 
     def bracket(self, epsilon: float) -> tuple[float, float]:
         """Proved (log lower, log upper) of delta(epsilon), in this direction."""
@@ -284,7 +265,7 @@ class Contour:
 
     def _bracket(self, epsilon: float) -> tuple[float, float]:
         scale = self._log_scale - self.tilt * epsilon
-        total = float((self._integrand * np.exp(-1j * epsilon * self._heights)).sum().real)
+        total, _ = self._integrand.sums(epsilon)
         cut = math.exp(min(self._log_cut - self.tilt * epsilon - scale, 700.0))
         error = 1.01 * (self._rounding + abs(epsilon) * self._phase_rounding + cut)
         slack = 8.0 * UNIT * (abs(self._log_scale) + abs(self.tilt * epsilon) + 8.0)
@@ -318,14 +299,14 @@ class Contour:
         return epsilon
 
 
-def _shortest(direction: Direction, saddle: Saddle, tilts: Floats, beyond: Floats, below: float) -> tuple[Saddle, float]:
+def _shortest(direction: Direction, saddle: Saddle, beyond: list[tuple[float, float]], below: float) -> tuple[Saddle, float]:
     """The saddle, or a smaller tilt with a hardly larger integrand whose aliases may be closer together; and their distance. (A)
 
     If the loss consists of a bulk and rare jumps, M rises like a cliff beyond the saddle and is flat before it.
     """
 
     def period(tilt: float) -> float:
-        return max(below / tilt, float(np.min(beyond / (tilts - tilt)))) + 1e-3 * abs(saddle.epsilon)
+        return max(below / tilt, min(size / (larger - tilt) for larger, size in beyond)) + 1e-3 * abs(saddle.epsilon)
 
     best, shortest = saddle, period(saddle.tilt)
     if shortest * direction.decay_height(saddle, below) < _MANY_HEIGHTS:
@@ -344,9 +325,13 @@ def tolerance_for(epsilon: float, tilt: float) -> float:
     return min(max(1e-7 * abs(epsilon) * tilt, _LEAST_TOLERANCE), _LARGEST_TOLERANCE)
 
 
-def chernoff(direction: Direction, tilts: Floats) -> Floats:
+def chernoff(direction: Direction, tilts: list[float]) -> list[float]:
     """log c(t), where delta(epsilon) <= c(t) e^{-t epsilon} + what the direction leaves out, for every epsilon. (A2)"""
-    return direction.log_moment_upper(tilts) - tilts * np.log1p(1.0 / tilts) - np.log1p(tilts) + 16.0 * UNIT * (2.0 + np.log1p(tilts))
+    uppers: list[float] = direction.log_moment_upper(np.array(tilts)).tolist()
+    return [
+        upper - t * math.log1p(1.0 / t) - math.log1p(t) + 16.0 * UNIT * (2.0 + math.log1p(t))
+        for t, upper in zip(tilts, uppers, strict=True)
+    ]
 
 
 def log_integral(direction: Direction, saddle: Saddle) -> float:
