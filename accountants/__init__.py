@@ -8,7 +8,6 @@ from zetadp.accountants.events import (
     Event,
     FixedSizeSampled,
     Grouped,
-    Leaf,
     NonPrivate,
     PoissonSampled,
     Release,
@@ -18,6 +17,7 @@ from zetadp.accountants.events import (
     non_private_reason,
     releases,
 )
+from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.profile import Accountant, Bound, DeltaBound, PrivacyProfile
 from zetadp.accountants.routes.auto import AutoAccountant
 from zetadp.accountants.routes.closed.closed_form import GdpAccountant

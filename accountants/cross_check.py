@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 
 from zetadp.accountants import deadline
 from zetadp.accountants.dominating import pair_of
-from zetadp.accountants.events import Event, Leaf, leaves, non_private_reason
+from zetadp.accountants.events import Event, leaves, non_private_reason
+from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.profile import check_delta, check_epsilon
 from zetadp.accountants.routes.rdp.moments import PairMoments
 from zetadp.accountants.routes.rdp.rdp import RdpProfile, sampling_reason

@@ -22,7 +22,7 @@ from functools import lru_cache
 
 from zetadp.accountants.densities import DENSITIES, Density, density_of
 from zetadp.accountants.densities.mixtures import Mixture
-from zetadp.accountants.events import Leaf
+from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Pair
 from zetadp.mechanisms.base import Adjacency, Mechanism
 from zetadp.mechanisms.errors import UnsupportedEvent

@@ -19,18 +19,8 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from zetadp.accountants.dominating import pair_of
-from zetadp.accountants.events import (
-    Composed,
-    Event,
-    FixedSizeSampled,
-    Grouped,
-    Leaf,
-    NonPrivate,
-    PoissonSampled,
-    Release,
-    Repeated,
-    leaves,
-)
+from zetadp.accountants.events import Composed, Event, FixedSizeSampled, Grouped, NonPrivate, PoissonSampled, Release, Repeated, leaves
+from zetadp.accountants.leaf import Leaf
 from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, Spectral
 from zetadp.mechanisms.base import Adjacency, PrivacyUnit, Sensitivity
 from zetadp.mechanisms.errors import InvalidParameter

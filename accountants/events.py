@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Literal, Self, final
 
 from pydantic import Field, PrivateAttr, Strict, model_validator
 
+from zetadp.accountants.leaf import Leaf
 from zetadp.mechanisms import AnyMechanism
 from zetadp.mechanisms.base import Adjacency, Count, PrivacyUnit, Probability, Value
 from zetadp.mechanisms.errors import IncompatibleEvent, InvalidParameter
@@ -180,31 +180,6 @@ Event = Annotated[Release | PoissonSampled | FixedSizeSampled | Grouped | Repeat
 
 for _model in (PoissonSampled, FixedSizeSampled, Grouped, Repeated, Composed):
     _model.model_rebuild()
-
-Scheme = Literal["poisson", "fixed_size"]
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Leaf:
-    """A mechanism released once on a sample: a plain record that ``leaves`` returns, never stored or sent.
-
-    Attributes:
-      probability: the probability that one record is in the sample, in (0, 1].
-      mechanism: what was released.
-      scheme: how the sample was drawn; Poisson sampling with probability 1 is all of the data, a sample of fixed size isn't.
-      group: the largest number of the mechanism's units that one unit of the guarantee holds.
-    """
-
-    probability: float
-    mechanism: AnyMechanism
-    scheme: Scheme = "poisson"
-    group: int = 1
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the release used all of the data, without any sampling."""
-        return self.scheme == "poisson" and self.probability == 1.0
 
 
 def depth(event: Event) -> int:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Literal, final
 
 from zetadp.accountants.calibration.parameters import ClippingBound, NoiseScale, Parameter, SampleSize, SamplingProbability, Steps
-from zetadp.accountants.events import Event, Leaf, leaves
+from zetadp.accountants.events import Event, leaves
+from zetadp.accountants.leaf import Leaf
 from zetadp.mechanisms.base import Adjacency
 from zetadp.mechanisms.loss import GaussianLoss, LaplaceLoss
 

@@ -11,8 +11,9 @@ import scipy
 from pydantic import Field, model_validator
 
 from zetadp.accountants.dominating import pair_of
-from zetadp.accountants.events import Event, Leaf, leaves, non_private_reason, releases
+from zetadp.accountants.events import Event, leaves, non_private_reason, releases
 from zetadp.accountants.largest_loss import pure_epsilon
+from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.routes.rdp.rdp import RdpAccountant
 from zetadp.mechanisms.base import NonNegative, Value
 from zetadp.mechanisms.errors import InvalidParameter, UnsupportedEvent

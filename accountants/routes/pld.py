@@ -13,7 +13,8 @@ from functools import cached_property, lru_cache
 from typing import Any, final
 
 from zetadp.accountants.dominating import pair_of, unsupported_reason
-from zetadp.accountants.events import Event, Leaf, leaves, non_private_reason
+from zetadp.accountants.events import Event, leaves, non_private_reason
+from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
 from zetadp.accountants.routes.rdp.rdp import RdpProfile, leaf_steps
 from zetadp.mechanisms.base import Step

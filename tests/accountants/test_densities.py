@@ -19,8 +19,8 @@ from zetadp.accountants.arithmetic import UNIT
 from zetadp.accountants.densities import DENSITIES, GAUSSIAN, LAPLACE, RESPONSE, LocationDensity, density_of, quadrature
 from zetadp.accountants.dominating import pair_of, unsupported_reason
 from zetadp.accountants.dp_accounting_events import _noise
-from zetadp.accountants.events import Leaf
 from zetadp.accountants.largest_loss import pure_epsilon
+from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import widened
 from zetadp.accountants.routes.contour.contour import ContourAccountant
 from zetadp.accountants.routes.fft.fft import FftProfile, unsupported_parts

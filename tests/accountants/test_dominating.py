@@ -15,7 +15,7 @@ from zetadp import accountants
 from zetadp.accountants.densities import GAUSSIAN, LAPLACE
 from zetadp.accountants.densities.mixtures import Mixture
 from zetadp.accountants.dominating import LARGEST_SAMPLED_GROUP, pair_of, unsupported_reason
-from zetadp.accountants.events import Leaf
+from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Pair
 from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, Sensitivity, UnsupportedEvent
 

@@ -28,9 +28,9 @@ from zetadp.accountants.cross_check import recomputed_epsilon
 from zetadp.accountants.densities import RESPONSE
 from zetadp.accountants.dominating import pair_of, unsupported_reason
 from zetadp.accountants.dp_accounting_events import to_dp_accounting
-from zetadp.accountants.events import Leaf
 from zetadp.accountants.filters import Filter, PureBudget
 from zetadp.accountants.filters.spends import pure_cost
+from zetadp.accountants.leaf import Leaf
 from zetadp.mechanisms import Adjacency, InvalidParameter, NumericalFloor, ResponseLoss, UnsupportedEvent
 
 

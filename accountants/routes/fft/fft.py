@@ -16,8 +16,9 @@ from zetadp.accountants.arithmetic import UNIT, within_floats
 from zetadp.accountants.densities import GAUSSIAN
 from zetadp.accountants.densities.mixtures import Mixture
 from zetadp.accountants.dominating import pair_of, unsupported_reason
-from zetadp.accountants.events import Event, Leaf, leaves, non_private_reason
+from zetadp.accountants.events import Event, leaves, non_private_reason
 from zetadp.accountants.largest_loss import largest_loss
+from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Pair, widened
 from zetadp.accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
 from zetadp.accountants.routes.fft.convolution import Composition

@@ -15,7 +15,8 @@ from typing import NamedTuple, final
 
 from zetadp.accountants.densities.summed import Sum, SummedProfile
 from zetadp.accountants.dominating import pair_of, unsupported_reason
-from zetadp.accountants.events import Event, Leaf, leaves, non_private_reason
+from zetadp.accountants.events import Event, leaves, non_private_reason
+from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Pair, narrowed, widened
 from zetadp.accountants.profile import Accountant, NonPrivateProfile, PrivacyProfile
 from zetadp.accountants.routes.fft.fft import FftProfile, unsupported_parts

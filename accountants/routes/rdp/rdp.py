@@ -11,8 +11,9 @@ import numpy as np
 import scipy
 
 from zetadp.accountants.dominating import pair_of, statement, unsupported_reason
-from zetadp.accountants.events import Event, Leaf, leaves, non_private_reason
+from zetadp.accountants.events import Event, leaves, non_private_reason
 from zetadp.accountants.largest_loss import pure_epsilon
+from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import SHIFT_ERROR, Pair
 from zetadp.accountants.profile import (
     Accountant,

@@ -13,7 +13,7 @@ import numpy as np
 
 from zetadp.accountants.arithmetic import UNIT, within_floats
 from zetadp.accountants.dominating import pair_of
-from zetadp.accountants.events import Leaf
+from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Pair, widened
 from zetadp.accountants.routes.single.hockey_stick import calls
 from zetadp.mechanisms.errors import UnsupportedEvent

@@ -6,18 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
-from zetadp.accountants.events import (
-    Composed,
-    Event,
-    FixedSizeSampled,
-    Grouped,
-    Leaf,
-    NonPrivate,
-    PoissonSampled,
-    Release,
-    Repeated,
-    releases,
-)
+from zetadp.accountants.events import Composed, Event, FixedSizeSampled, Grouped, NonPrivate, PoissonSampled, Release, Repeated, releases
+from zetadp.accountants.leaf import Leaf
 from zetadp.app.certificates.facts.decimals import exact
 from zetadp.mechanisms import (
     AnyMechanism,

@@ -1,0 +1,33 @@
+"""A release on a sample, as accountants see it: what an event's tree comes down to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, final
+
+from zetadp.mechanisms import AnyMechanism
+
+Scheme = Literal["poisson", "fixed_size"]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A mechanism released once on a sample: a plain record that ``leaves`` returns, never stored or sent.
+
+    Attributes:
+      probability: the probability that one record is in the sample, in (0, 1].
+      mechanism: what was released.
+      scheme: how the sample was drawn; Poisson sampling with probability 1 is all of the data, a sample of fixed size isn't.
+      group: the largest number of the mechanism's units that one unit of the guarantee holds.
+    """
+
+    probability: float
+    mechanism: AnyMechanism
+    scheme: Scheme = "poisson"
+    group: int = 1
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the release used all of the data, without any sampling."""
+        return self.scheme == "poisson" and self.probability == 1.0
