@@ -106,7 +106,7 @@ class RoutedProfile(PrivacyProfile):
             profile = self._profile(accountant)
             if isinstance(profile, PrivacyProfile):
                 return profile
-            refusal = refusal or profile
+            refusal = profile
         raise UnsupportedEvent(ROUTE, refusal.reason if refusal is not None else "no route was given")
 
     def _profile(self, accountant: Accountant) -> PrivacyProfile | UnsupportedEvent:
@@ -150,13 +150,12 @@ class AutoAccountant(Accountant):
     _others: tuple[Accountant, ...] = (SingleAccountant(), ContourAccountant(), LatticeAccountant(), FftAccountant(), RdpAccountant())
 
     def unsupported(self, event: Event) -> str | None:
-        first = None
+        reason = None
         for accountant in (self._closed, *self._others):
             reason = accountant.unsupported(event)
             if reason is None:
                 return None
-            first = first or (reason if accountant is not self._closed else None)
-        return first
+        return reason  # of the route that accepts the most
 
     def profile(self, event: Event) -> PrivacyProfile:
         if (reason := non_private_reason(event)) is not None:
