@@ -126,6 +126,8 @@ def _directions(event: Event, delta: float) -> list[tuple[_Direction, float]]:
     if (reason := sampling_reason(event)) is not None:
         raise UnsupportedEvent("cross_check", reason)
     parts = leaves(event)
+    if any(pair_of(leaf).crowded is not None for leaf in parts):
+        raise UnsupportedEvent("cross_check", "its moments are known for one pair at a time, and a cut sample has two")
     if any(pair.family.is_discrete or pair.shown < 1.0 for pair in map(pair_of, parts)):
         # Its moment function is periodic: it seems to decay, and the sum would be that of a smoothed loss.
         raise UnsupportedEvent("cross_check", "a local release has its losses on a lattice")

@@ -5,6 +5,7 @@ A release with whole-data pair f(x - m) against f(x) (m: mu of a Gaussian mechan
     whole                     P = f(x - k m)                                Q = f(x)                            any adjacency
     Poisson                   P = sum_j Bin(k, q)(j) f(x - j m)             Q = f(x)                            add_remove, zero_out
     Poisson                   P = (1 - q) f(x) + q f(x - c)                 Q = (1 - q) f(x) + q f(x + c)       replace_one
+    truncated Poisson         as Poisson, and where the sample is cut as a fixed size, of which it is public when that happens
     fixed size                P = (1 - q) f(x) + q f(x - 2 m)               Q = f(x)                            add_remove
     fixed size                P = (1 - q) f(x) + q f(x - m)                 Q = f(x), the worse direction       replace_one
     fixed size                P = (1 - q) f(x) + q f(x - 2 m)               Q = f(x), the worse direction       zero_out
@@ -17,16 +18,18 @@ is n leaves. proofs/pairs.md proves each row and says which of them are attained
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from decimal import Decimal, localcontext
 from functools import lru_cache
 
 from zetadp.accountants.densities import DENSITIES, Density, density_of
 from zetadp.accountants.densities.mixtures import Mixture
 from zetadp.accountants.leaf import Leaf
-from zetadp.accountants.pairs import Pair
+from zetadp.accountants.pairs import Crowded, Pair
 from zetadp.mechanisms.base import Adjacency, Mechanism
 from zetadp.mechanisms.errors import UnsupportedEvent
 from zetadp.mechanisms.local import LocalRelease
+from zetadp.mechanisms.numerics.binomial import log_binomial_tail
 
 LARGEST_SAMPLED_GROUP = 1000
 """The mixture of a Poisson-sampled group has one component more than the group has members; beyond this no route is fast."""
@@ -77,10 +80,16 @@ def _resolved(leaf: Leaf) -> Pair | str:
         return _local(family, move, leaf)
     if leaf.is_whole:
         return Pair(family, Mixture((1.0,), (leaf.group * move,)), _NULL)
+    return _sampled(family, leaf, move)
+
+
+def _sampled(family: Density, leaf: Leaf, move: float) -> Pair | str:
     if leaf.scheme == "poisson":
         return _poisson(family, leaf, move)
     if leaf.group > 1:
-        return "groups with samples of a fixed size have no dominating pair that is proved here"
+        return "groups with samples of a fixed or a largest size have no dominating pair that is proved here"
+    if leaf.scheme == "truncated_poisson":
+        return _truncated(family, leaf, move)
     return _fixed_size(family, leaf.probability, move, leaf.mechanism.sensitivity.adjacency)
 
 
@@ -88,7 +97,7 @@ def _local(family: Density, move: float, leaf: Leaf) -> Pair | str:
     """Row 7: the record's own pair, shown with the probability that it is in the sample (and that its output reveals anything)."""
     if leaf.group > 1:
         # A group of whole or Poisson-sampled local releases is that many releases; ``events.leaves`` returns it as such.
-        return "groups of local releases with samples of a fixed size have no dominating pair that is proved here"
+        return "groups of local releases with samples of a fixed or a largest size have no dominating pair that is proved here"
     shown = leaf.mechanism.privacy_loss().shown
     if leaf.probability < 1.0:
         shown = max(math.nextafter(shown * leaf.probability, math.inf), SMALLEST_WEIGHT)
@@ -118,6 +127,23 @@ def _fixed_size(family: Density, q: float, move: float, adjacency: Adjacency) ->
         return Pair(family, Mixture((1.0,), (2.0 * move if adjacency is Adjacency.ADD_REMOVE else move,)), _NULL)
     distance = move if adjacency is Adjacency.REPLACE_ONE else 2.0 * move
     return Pair(family, _two(q, distance), _NULL, worst_of_both=adjacency is not Adjacency.ADD_REMOVE)
+
+
+def _truncated(family: Density, leaf: Leaf, move: float) -> Pair | str:
+    """Row 8: while fewer others are sampled than there is room for, as a Poisson sample; otherwise one displaces another."""
+    assert leaf.truncation is not None  # of this scheme
+    plain = _poisson(family, leaf, move)
+    if isinstance(plain, str):
+        return plain
+    most, population = leaf.truncation
+    log_crowded = log_binomial_tail(population - 1, leaf.probability, most)
+    if log_crowded == -math.inf:
+        return plain
+    # The more often samples are cut, the larger the loss must be: at least as far as the plain pair's components are apart.
+    far = max(move, plain.distance if plain.lower != _NULL else 0.0)
+    displaced = _fixed_size(family, leaf.probability, far, leaf.mechanism.sensitivity.adjacency)
+    crowded = max(math.nextafter(math.exp(log_crowded), math.inf), SMALLEST_WEIGHT)
+    return displaced if crowded >= 1.0 else replace(plain, crowded=Crowded(crowded, displaced))
 
 
 def _contribution(mechanism: Mechanism, family: Density) -> float | None:
@@ -166,6 +192,10 @@ def statement(leaf: Leaf) -> tuple[str, str]:
             "a local release, of records that are in the sample: its own pair with probability q, else no difference",
             "proofs/pairs.md, row 7",
         )
+    if leaf.scheme == "truncated_poisson":
+        own = statement(Leaf(leaf.probability, leaf.mechanism))[0]
+        cut = statement(Leaf(leaf.probability, leaf.mechanism, "fixed_size"))[0].removeprefix("sample of a fixed size: ")
+        return f"{own}; where more are sampled than the largest batch, {cut}", "proofs/pairs.md, row 8"
     if leaf.scheme == "fixed_size":
         distance = "m" if adjacency is Adjacency.REPLACE_ONE else "2m"
         order = "both orders" if adjacency is Adjacency.ADD_REMOVE else "the worse order at every step"

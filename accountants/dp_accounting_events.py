@@ -19,7 +19,19 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from zetadp.accountants.dominating import pair_of
-from zetadp.accountants.events import Composed, Event, FixedSizeSampled, Grouped, NonPrivate, PoissonSampled, Release, Repeated, leaves
+from zetadp.accountants.events import (
+    Composed,
+    Event,
+    FixedSizeSampled,
+    Grouped,
+    NonPrivate,
+    PoissonSampled,
+    Release,
+    Repeated,
+    Sampled,
+    TruncatedPoissonSampled,
+    leaves,
+)
 from zetadp.accountants.leaf import Leaf
 from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, Spectral
 from zetadp.mechanisms.base import Adjacency, PrivacyUnit, Sensitivity
@@ -36,7 +48,6 @@ _ONLY_THERE = {
     "SampledWithReplacementDpEvent": "no sample here holds a record several times",
     "RepeatAndSelectDpEvent": "no event here is repeated a random number of times",
     "ZCDpEvent": "it bounds Renyi divergences, and an event here names the noise",
-    "TruncatedSubsampledGaussianDpEvent": "no Poisson sample here is cut to a size",
 }
 """Why an event of dp-accounting 0.6.0 can't be read, whatever its numbers are."""
 
@@ -48,9 +59,9 @@ def from_dp_accounting(event: library.DpEvent, *, adjacency: Adjacency, unit: Pr
     A noise multiplier of 0 becomes ``NonPrivate``.
 
     Args:
-      event: gaussian, laplace, poisson sampled, sampled without replacement, composed, self-composed, no-op, non-private, the trees of one
-        epoch (zero_out only, as there), or a mixture of two Gaussians that is a Poisson sample's. The source data set's size is used as the
-        population's. JAX Privacy describes its plans with these events.
+      event: gaussian, laplace, poisson sampled, sampled without replacement, truncated and sampled gaussian, composed, self-composed,
+        no-op, non-private, the trees of one epoch (zero_out only, as there), or a mixture of two Gaussians that is a Poisson sample's.
+        The source data set's size is used as the population's. JAX Privacy describes its plans with these events.
       adjacency: which data sets are neighbours.
       unit: what one unit is.
     Raises:
@@ -88,8 +99,10 @@ class _Reader:
                 )
             case library.SelfComposedDpEvent() | library.ComposedDpEvent():
                 return self._composed(event)
-            case library.PoissonSampledDpEvent() | library.SampledWithoutReplacementDpEvent():
-                return self._sampled(event)
+            case (
+                library.PoissonSampledDpEvent() | library.SampledWithoutReplacementDpEvent() | library.TruncatedSubsampledGaussianDpEvent()
+            ):
+                return self._truncated(event) if hasattr(event, "truncated_batch_size") else self._sampled(event)
             case library.MixtureOfGaussiansDpEvent() | library.SingleEpochTreeAggregationDpEvent():
                 return self._trees(event) if isinstance(event, library.SingleEpochTreeAggregationDpEvent) else self._mixture(event)
             case _:
@@ -137,6 +150,21 @@ class _Reader:
         except InvalidParameter as error:
             raise _no_twin(f"{name} of {type(event.event).__name__}: {error}") from error
         return found
+
+    def _truncated(self, event: Any) -> Event | None:
+        name, probability = type(event).__name__, float(event.sampling_probability)
+        if not 0.0 <= probability <= 1.0:
+            raise InvalidParameter(f"{name}.sampling_probability", "in [0, 1]", probability)
+        release = self._noise(name, float(event.noise_multiplier), is_laplace=False)
+        most = _whole(f"{name}.truncated_batch_size", event.truncated_batch_size)
+        population = _whole(f"{name}.dataset_size", event.dataset_size)
+        if probability == 0.0 or most == 0 or population == 0:
+            return None
+        if isinstance(release, NonPrivate):
+            return release
+        if probability == 1.0:
+            return release if most >= population else FixedSizeSampled(sample_size=most, population_size=population, event=release)
+        return TruncatedPoissonSampled(probability=probability, largest_batch=most, population_size=population, event=release)
 
     def _trees(self, event: Any) -> Event | None:
         """A tree of n steps: every record is in one step, so in the noisy sums of at most n.bit_length() nodes, from its leaf upwards."""
@@ -189,7 +217,7 @@ def _written(event: Event, group: int) -> library.DpEvent:
     match event:
         case Release():
             return _noise(Leaf(1.0, event.mechanism, group=group))
-        case PoissonSampled() | FixedSizeSampled():
+        case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled():
             return _sampled(event, group)
         case Grouped():
             return _written(event.event, group * event.size)
@@ -201,7 +229,7 @@ def _written(event: Event, group: int) -> library.DpEvent:
             return library.NonPrivateDpEvent()
 
 
-def _sampled(event: PoissonSampled | FixedSizeSampled, group: int) -> library.DpEvent:
+def _sampled(event: Sampled, group: int) -> library.DpEvent:
     from dp_accounting import dp_event as library  # pyright: ignore[reportMissingTypeStubs]
 
     (found,) = leaves(event)
@@ -209,6 +237,15 @@ def _sampled(event: PoissonSampled | FixedSizeSampled, group: int) -> library.Dp
         if group > 1:
             raise _no_twin("a group with a sample of a fixed size")
         return library.SampledWithoutReplacementDpEvent(event.population_size, event.sample_size, _noise(Leaf(1.0, found.mechanism)))
+    if isinstance(event, TruncatedPoissonSampled):
+        if group > 1:
+            raise _no_twin("a group with samples of a largest size")
+        noise = _noise(Leaf(found.probability, found.mechanism))
+        if not isinstance(noise, library.GaussianDpEvent):
+            raise _no_twin(f"samples of a largest size with {found.mechanism.kind} noise")
+        return library.TruncatedSubsampledGaussianDpEvent(
+            event.population_size, found.probability, event.largest_batch, noise.noise_multiplier
+        )
     leaf = Leaf(found.probability, found.mechanism, group=group)
     if leaf.is_whole:
         return _noise(leaf)

@@ -11,11 +11,11 @@ import math
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from functools import cached_property
-from typing import Annotated, Literal, Self, final
+from typing import Annotated, Literal, Self, TypeAlias, final
 
 from pydantic import Field, PrivateAttr, Strict, model_validator
 
-from zetadp.accountants.leaf import Leaf
+from zetadp.accountants.leaf import Leaf, Truncation
 from zetadp.mechanisms import AnyMechanism
 from zetadp.mechanisms.base import Adjacency, Count, PrivacyUnit, Probability, Value
 from zetadp.mechanisms.errors import IncompatibleEvent, InvalidParameter
@@ -56,17 +56,20 @@ class _Composite(Value):
                 if first != second:
                     raise IncompatibleEvent(what, str(first), str(second))
 
+    @property
+    def _event(self) -> Event:
+        assert isinstance(self, Sampled | Grouped | Repeated | Composed)  # all of its subclasses
+        return self
+
     @cached_property
     def released(self) -> Mapping[Leaf, int]:
         """``releases`` of this event; cached, since an event never changes."""
-        assert isinstance(self, PoissonSampled | FixedSizeSampled | Grouped | Repeated | Composed)  # all of its subclasses
-        return _counted(self)
+        return _counted(self._event)
 
     @cached_property
     def non_private_reason(self) -> str | None:
         """``non_private_reason`` of this event; also cached."""
-        assert isinstance(self, PoissonSampled | FixedSizeSampled | Grouped | Repeated | Composed)
-        return next((reason for part in children(self) if (reason := non_private_reason(part)) is not None), None)
+        return next((reason for part in children(self._event) if (reason := non_private_reason(part)) is not None), None)
 
     @cached_property
     def flat(self) -> Mapping[Leaf, int]:
@@ -84,6 +87,31 @@ class PoissonSampled(_Composite):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        self._check_parts((self.event,))
+        return self
+
+
+@final
+class TruncatedPoissonSampled(_Composite):
+    """As ``poisson_sampled``, but at most ``largest_batch`` records are used: a larger sample is cut to a uniform part of that size.
+
+    Attributes:
+      probability: with which each record joins the sample before it is cut; in (0, 1).
+      largest_batch: records used at most.
+      population_size: records in the largest data set whose records are protected: the more there are, the more often samples are cut.
+      event: a single release, not sampled in another way.
+    """
+
+    kind: Literal["truncated_poisson_sampled"] = "truncated_poisson_sampled"
+    probability: Probability
+    largest_batch: Count
+    population_size: Count
+    event: Event
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.probability == 1.0:
+            raise InvalidParameter("probability", "below 1 (with 1 the sample has a fixed size: fixed_size_sampled)", self.probability)
         self._check_parts((self.event,))
         return self
 
@@ -176,9 +204,13 @@ class NonPrivate(Value):
     reason: str = Field(min_length=1, max_length=1000)
 
 
-Event = Annotated[Release | PoissonSampled | FixedSizeSampled | Grouped | Repeated | Composed | NonPrivate, Field(discriminator="kind")]
+Sampled: TypeAlias = PoissonSampled | TruncatedPoissonSampled | FixedSizeSampled
+Event = Annotated[
+    Release | PoissonSampled | TruncatedPoissonSampled | FixedSizeSampled | Grouped | Repeated | Composed | NonPrivate,
+    Field(discriminator="kind"),
+]
 
-for _model in (PoissonSampled, FixedSizeSampled, Grouped, Repeated, Composed):
+for _model in (PoissonSampled, TruncatedPoissonSampled, FixedSizeSampled, Grouped, Repeated, Composed):
     _model.model_rebuild()
 
 
@@ -190,7 +222,7 @@ def depth(event: Event) -> int:
 def children(event: Event) -> tuple[Event, ...]:
     """The direct parts of an event."""
     match event:
-        case PoissonSampled() | FixedSizeSampled() | Grouped() | Repeated():
+        case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | Grouped() | Repeated():
             return (event.event,)
         case Composed():
             return event.events
@@ -250,7 +282,7 @@ def _walk(event: Event, group: int, count: int) -> Iterator[tuple[Leaf, int]]:
     match event:
         case Release():
             yield from _by_record(Leaf(1.0, event.mechanism, group=group), count)
-        case PoissonSampled() | FixedSizeSampled():
+        case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled():
             yield from _by_record(_sampled(event, group), count)
         case Grouped():
             if group * event.size > LARGEST_GROUP:
@@ -266,8 +298,8 @@ def _walk(event: Event, group: int, count: int) -> Iterator[tuple[Leaf, int]]:
 
 
 def _by_record(leaf: Leaf, count: int) -> Iterator[tuple[Leaf, int]]:
-    """Local mechanisms release each record separately: the k records of a unit are k releases, unless a fixed size ties them together."""
-    tied = leaf.scheme == "fixed_size" and leaf.probability < 1.0
+    """Local mechanisms release each record separately: the k records of a unit are k releases, unless its size ties them together."""
+    tied = leaf.scheme != "poisson" and leaf.probability < 1.0
     if isinstance(leaf.mechanism, LocalRelease) and not tied:
         yield Leaf(leaf.probability, leaf.mechanism, leaf.scheme), count * leaf.group
     else:
@@ -293,7 +325,7 @@ def _coordinates(leaf: Leaf) -> tuple[Leaf, int]:
     return Leaf(leaf.probability, one, leaf.scheme, leaf.group), mechanism.dimension
 
 
-def _sampled(event: PoissonSampled | FixedSizeSampled, group: int) -> Leaf:
+def _sampled(event: Sampled, group: int) -> Leaf:
     """The one leaf of a sampling: nested Poisson samplings multiply, anything else below than a single release is refused."""
     probability, part = event.probability, event.event
     while not isinstance(part, Release):
@@ -302,7 +334,7 @@ def _sampled(event: PoissonSampled | FixedSizeSampled, group: int) -> Leaf:
                 # At least the smallest, as 64 nested samplings would underflow: a larger probability is never more private.
                 probability = max(_rounded_up(Fraction(probability) * Fraction(part.probability)), SMALLEST_PROBABILITY)
                 part = part.event
-            case PoissonSampled() | FixedSizeSampled():
+            case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled():
                 raise InvalidParameter(
                     f"{event.kind}.event", "not sampled in another way (two kinds of sampling can't be combined)", part.kind
                 )
@@ -316,6 +348,8 @@ def _sampled(event: PoissonSampled | FixedSizeSampled, group: int) -> Leaf:
                 part = only
             case _:
                 raise InvalidParameter(f"{event.kind}.event", "a single release (a sample shared by several isn't supported)", part.kind)
+    if isinstance(event, TruncatedPoissonSampled):
+        return Leaf(probability, part.mechanism, "truncated_poisson", group, Truncation(event.largest_batch, event.population_size))
     return Leaf(probability, part.mechanism, "poisson" if isinstance(event, PoissonSampled) else "fixed_size", group)
 
 
@@ -330,7 +364,7 @@ def scaled(event: Event, factor: float) -> Event:
     match event:
         case Release():
             return Release(mechanism=event.mechanism.scaled(factor))
-        case PoissonSampled() | FixedSizeSampled() | Grouped() | Repeated():
+        case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | Grouped() | Repeated():
             fields = {name: getattr(event, name) for name in type(event).model_fields}
             return type(event).model_validate(fields | {"event": scaled(event.event, factor)})
         case Composed():

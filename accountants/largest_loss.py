@@ -18,7 +18,8 @@ def pure_epsilon(pair: Pair) -> float:
     0.620115
     """
     # Where a pair isn't shown its loss is 0.
-    return pair.family.largest_loss(pair.upper, pair.lower)
+    own = pair.family.largest_loss(pair.upper, pair.lower)
+    return own if pair.crowded is None else max(own, pure_epsilon(pair.crowded.pair))
 
 
 def largest_loss(pair: Pair) -> float:
@@ -30,6 +31,8 @@ def largest_loss(pair: Pair) -> float:
     >>> round(largest_loss(Pair(GAUSSIAN, Mixture((1.0,), (0.0,)), sampled)), 6), largest_loss(Pair(GAUSSIAN, sampled.mirrored, sampled))
     (1.386294, inf)
     """
+    if pair.crowded is not None:
+        return max(largest_loss(pair.uncrowded), largest_loss(pair.crowded.pair))
     below = dict(zip(pair.lower.shifts, pair.lower.weights, strict=True))
     if pair.worst_of_both or not all(shift in below for shift in pair.upper.shifts):
         return pure_epsilon(pair)
@@ -42,4 +45,6 @@ def largest_loss(pair: Pair) -> float:
 
 def least_loss(pair: Pair) -> float:
     """The smallest log dP/dQ, rounded down: the negative of the largest in the other order."""
+    if pair.crowded is not None:
+        return min(least_loss(pair.uncrowded), least_loss(pair.crowded.pair))
     return -largest_loss(Pair(pair.family, pair.lower.mirrored, pair.upper.mirrored, pair.worst_of_both, pair.shown))

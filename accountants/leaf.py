@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import Literal, NamedTuple, final
 
 from zetadp.mechanisms import AnyMechanism
 
-Scheme = Literal["poisson", "fixed_size"]
+Scheme = Literal["poisson", "truncated_poisson", "fixed_size"]
+
+
+@final
+class Truncation(NamedTuple):
+    """Where a Poisson sample is cut: the largest batch, and the largest data set that it is drawn from."""
+
+    largest_batch: int
+    population_size: int
 
 
 @final
@@ -20,12 +28,14 @@ class Leaf:
       mechanism: what was released.
       scheme: how the sample was drawn; Poisson sampling with probability 1 is all of the data, a sample of fixed size isn't.
       group: the largest number of the mechanism's units that one unit of the guarantee holds.
+      truncation: where a sample of the scheme truncated_poisson is cut; else None.
     """
 
     probability: float
     mechanism: AnyMechanism
     scheme: Scheme = "poisson"
     group: int = 1
+    truncation: Truncation | None = None
 
     @property
     def is_whole(self) -> bool:

@@ -1,8 +1,9 @@
 r"""Dominating pairs as every route sees them: two mixtures of shifted copies of one noise density.
 
 P = sum_j p_j f(x - a_j) against Q = sum_j q_j f(x - b_j), f the standard normal or the Laplace density e^{-|x|} / 2 (``densities``). Whole
-and sampled releases, groups and both kinds of sampling have such a pair (``dominating.py``, proofs/pairs.md); their log ratio never
-decreases in x. Randomized response is a separate kind of pair, on two points, and local releases may be *shown* only with some probability.
+and sampled releases, groups and every kind of sampling have such a pair (``dominating.py``, proofs/pairs.md); their log ratio never
+decreases in x. Randomized response is a separate kind of pair, on two points, local releases may be *shown* only with some probability, and
+where samples are cut to a size, another pair takes the place of the first one as often as that happens.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Pair:
         size): the pair meant has the profile max(H(P || Q), H(Q || P)) at every epsilon >= 0 and is symmetric.
       shown: probability in (0, 1] that the output is one of P or Q; otherwise it is the same for both neighbours, and says so. Below 1
         for pairs of one component each: the pair meant is ((1 - shown) R + shown P, (1 - shown) R + shown Q), R apart from both.
+      crowded: another pair, and the probability with which the release shows that one instead, and says so.
 
     >>> from zetadp.accountants.densities import GAUSSIAN
     >>> Pair(GAUSSIAN, Mixture((0.99, 0.01), (0.0, 1.0)), Mixture((1.0,), (0.0,))).symmetric
@@ -40,6 +42,7 @@ class Pair:
     lower: Mixture
     worst_of_both: bool = False
     shown: float = 1.0
+    crowded: Crowded | None = None
 
     def __post_init__(self) -> None:
         if not 0.0 < self.shown <= 1.0:
@@ -48,6 +51,8 @@ class Pair:
             raise InvalidParameter(
                 "pair", "of one component each where it is randomized response or shown only sometimes", self.upper.shifts
             )
+        if self.crowded is not None and self.shown < 1.0:
+            raise InvalidParameter("pair.shown", "1 where another pair may take its place", self.shown)
         if not self.upper.shifts[0] >= self.lower.shifts[-1]:
             raise InvalidParameter("pair", "P's shifts at or above Q's", (self.upper.shifts, self.lower.shifts))
 
@@ -59,7 +64,7 @@ class Pair:
         same = mirrored.weights == self.upper.weights and all(
             a == b + offset for a, b in zip(mirrored.shifts, self.upper.shifts, strict=True)
         )
-        return self.worst_of_both or same
+        return (self.worst_of_both or same) and (self.crowded is None or self.crowded.pair.symmetric)
 
     @property
     def is_whole(self) -> bool:
@@ -69,12 +74,31 @@ class Pair:
     @property
     def distance(self) -> float:
         """The distance of the outermost shifts: mu or epsilon of a whole release."""
-        return self.upper.shifts[-1] - self.lower.shifts[0]
+        own = self.upper.shifts[-1] - self.lower.shifts[0]
+        return own if self.crowded is None else max(own, self.crowded.pair.distance)
 
     @property
     def is_plain(self) -> bool:
-        """One component on each side."""
-        return len(self.upper.weights) == len(self.lower.weights) == 1
+        """One component on each side, and no other pair."""
+        return len(self.upper.weights) == len(self.lower.weights) == 1 and self.crowded is None
+
+    @property
+    def uncrowded(self) -> Pair:
+        """The pair without the other one."""
+        return Pair(self.family, self.upper, self.lower, self.worst_of_both, self.shown)
+
+
+@final
+@dataclass(frozen=True)
+class Crowded:
+    """The pair that a release shows with a probability in (0, 1), which is public, as is when it does."""
+
+    probability: float
+    pair: Pair
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.probability < 1.0:
+            raise InvalidParameter("crowded.probability", "in (0, 1)", self.probability)
 
 
 SHIFT_ERROR = 1e-14
@@ -98,4 +122,5 @@ def _stretched(pair: Pair, factor: float) -> Pair:
         return Mixture(mixture.weights, tuple(shift * factor for shift in mixture.shifts))
 
     shown = min(pair.shown * factor, 1.0) if pair.shown < 1.0 else 1.0
-    return Pair(pair.family, moved(pair.upper), moved(pair.lower), pair.worst_of_both, shown)
+    crowded = None if pair.crowded is None else Crowded(pair.crowded.probability, _stretched(pair.crowded.pair, factor))
+    return Pair(pair.family, moved(pair.upper), moved(pair.lower), pair.worst_of_both, shown, crowded)

@@ -13,7 +13,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from zetadp.accountants.events import Composed, Event, FixedSizeSampled, Grouped, NonPrivate, PoissonSampled, Release, Repeated
+    from zetadp.accountants.events import (
+        Composed,
+        Event,
+        FixedSizeSampled,
+        Grouped,
+        NonPrivate,
+        PoissonSampled,
+        Release,
+        Repeated,
+        TruncatedPoissonSampled,
+    )
     from zetadp.accounting import (
         AttackRisk,
         Calibrated,
@@ -61,6 +71,7 @@ __all__ = [
     "Repeated",
     "Sensitivity",
     "Trained",
+    "TruncatedPoissonSampled",
     "__version__",
     "attack_risk",
     "check",
@@ -79,7 +90,10 @@ __all__ = [
     "train",
 ]
 
-_EVENTS = ("Composed", "Event", "FixedSizeSampled", "Grouped", "NonPrivate", "PoissonSampled", "Release", "Repeated")
+_EVENTS = (
+    *("Composed", "Event", "FixedSizeSampled", "Grouped", "NonPrivate"),
+    *("PoissonSampled", "Release", "Repeated", "TruncatedPoissonSampled"),
+)
 _ELSEWHERE = {
     **dict.fromkeys(_EVENTS, "zetadp.accountants.events"),
     "Sensitivity": "zetadp.mechanisms.base",

@@ -7,13 +7,14 @@ neighbours, fewer steps are a part of the steps, and a smaller sample is a rando
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Annotated, ClassVar, Literal, NamedTuple, TypeVar, final
 
 from pydantic import Field, StringConstraints
 
-from zetadp.accountants.events import Event, FixedSizeSampled, PoissonSampled, Release, Repeated, children, scaled
+from zetadp.accountants.events import Event, FixedSizeSampled, PoissonSampled, Release, Repeated, TruncatedPoissonSampled, children, scaled
 from zetadp.mechanisms import AnyMechanism
 from zetadp.mechanisms.base import LARGEST_SCALE, SMALLEST_SCALE, Sensitivity, Value
 from zetadp.mechanisms.errors import InvalidParameter
@@ -122,13 +123,20 @@ class SamplingProbability(_Parameter):
     meaning = "largest sampling probability that meets the target"
 
     def limits(self, event: Event) -> Limits:
-        if not any(isinstance(found, PoissonSampled) for found, _ in _walk(self.part(event), self.at)):
-            raise InvalidParameter("parameter.at", "a part of the event with poisson_sampled in it", self.at)
+        found = [type(part) for part, _ in _walk(self.part(event), self.at)]
+        if TruncatedPoissonSampled in found:
+            return Limits(SMALLEST_SCALE, math.nextafter(1.0, 0.0))
+        if PoissonSampled not in found:
+            raise InvalidParameter("parameter.at", "a part of the event with poisson_sampled or truncated_poisson_sampled in it", self.at)
         return Limits(SMALLEST_SCALE, 1.0)
 
     def _applied(self, part: Event, value: float) -> Event:
         if isinstance(part, PoissonSampled):
             return PoissonSampled(probability=value, event=self._applied(part.event, value))
+        if isinstance(part, TruncatedPoissonSampled):
+            return TruncatedPoissonSampled(
+                probability=value, largest_batch=part.largest_batch, population_size=part.population_size, event=part.event
+            )
         return with_children(part, tuple(self._applied(child, value) for child in children(part)))
 
 

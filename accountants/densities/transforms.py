@@ -52,15 +52,21 @@ class Transform(ABC):
       count: the number of repetitions; every result here is for a single release, accurate enough to be raised to this power.
       scale: the scale of the tilts that matter: the largest shift, or the largest loss.
       largest_loss: the supremum of L, or infinity.
-      log_left_out: bound on the log probability of what was left out of P.
-      end: where the range of x ends; what is left out is beyond it.
     """
 
     count: int
     scale: float
     largest_loss: float
-    log_left_out: float = -math.inf
-    end: float = math.inf
+
+    @property
+    def log_left_out(self) -> float:
+        """Bound on the log probability of what was left out of P."""
+        return -math.inf
+
+    @property
+    def ends(self) -> tuple[float, ...]:
+        """Where the ranges of x end; what is left out is beyond them."""
+        return (math.inf,)
 
     @abstractmethod
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
@@ -126,6 +132,15 @@ class MixedGaussian(Transform):
         self.ceiling = upper.shifts[-1] + math.sqrt(2.0 * improbable)
         self._rough_reach = -1.0
         self._need = math.log(2e3 * count)
+        self._log_left_out, self._end = -math.inf, math.inf
+
+    @property
+    def log_left_out(self) -> float:
+        return self._log_left_out
+
+    @property
+    def ends(self) -> tuple[float, ...]:
+        return (self._end,)
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
         self._make_rough(tilt)
@@ -190,7 +205,7 @@ class MixedGaussian(Transform):
         """
         self._low = min((reach + 1.0) * self._upper.shifts[0] - reach * self._lower.shifts[-1], 0.0) - _REACH
         self._high = (reach + 1.0) * self._upper.shifts[-1] - reach * self._lower.shifts[0] + _REACH
-        self._cut, self.log_left_out, self.end = False, -math.inf, math.inf
+        self._cut, self._log_left_out, self._end = False, -math.inf, math.inf
         if self._high > self.ceiling + _VALLEY:
             place, height = loops.valley(self._upper, self._lower, Spaced(self.ceiling, _VALLEY / 24.0, 25), tilt)
             if height < -self._need - _DEEP:
@@ -199,7 +214,7 @@ class MixedGaussian(Transform):
                 self._cut, self._high = True, self.ceiling + _LONGEST
             if self._cut:
                 # Phi(-d) <= e^{-d^2 / 2} / 2, for each copy of P.
-                self.log_left_out, self.end = -0.5 * (self._high - self._upper.shifts[-1]) ** 2 - math.log(2.0), self._high
+                self._log_left_out, self._end = -0.5 * (self._high - self._upper.shifts[-1]) ** 2 - math.log(2.0), self._high
         (density, loss), (last_density, last_loss) = (self._density_and_loss(x) for x in (self._low, self._high))
         self._range = _Range(self._low, self._high, (density, last_density), (loss, last_loss))
 

@@ -155,7 +155,7 @@ def _pair_reason(leaf: Leaf) -> str | None:
     if (reason := unsupported_reason(leaf)) is not None:
         return reason
     pair = pair_of(leaf)
-    if pair.family.dp_accounting_name is None or pair.shown < 1.0:
+    if pair.family.dp_accounting_name is None or pair.shown < 1.0 or pair.crowded is not None:
         return "this route lets the library discretise only Gaussian and Laplace noise, whole or one sampled unit"
     if pair.lower.shifts == (0.0,) and len(pair.upper.shifts) <= 2 and not pair.worst_of_both:
         return None

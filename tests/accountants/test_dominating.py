@@ -15,7 +15,7 @@ from zetadp import accountants
 from zetadp.accountants.densities import GAUSSIAN, LAPLACE
 from zetadp.accountants.densities.mixtures import Mixture
 from zetadp.accountants.dominating import LARGEST_SAMPLED_GROUP, pair_of, unsupported_reason
-from zetadp.accountants.leaf import Leaf
+from zetadp.accountants.leaf import Leaf, Truncation
 from zetadp.accountants.pairs import Pair
 from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, Sensitivity, UnsupportedEvent
 
@@ -39,13 +39,13 @@ class _Spherical:
         return None
 
 
-def leaf(family, probability=1.0, scheme="poisson", group=1, adjacency="add_remove", move=1.0, contribution=None):
+def leaf(family, probability=1.0, scheme="poisson", group=1, adjacency="add_remove", move=1.0, contribution=None, truncation=None):
     """A release of noise of scale 1 whose move has length ``move`` in the noise's own norm."""
     norm = "l1" if family is LAPLACE else "l2"
     bounds = {norm: move} | ({} if contribution is None else {f"{norm}_contribution": contribution})
     sensitivity = Sensitivity(adjacency=adjacency, unit="record", **bounds)
     noise = Laplace(scale=1.0, sensitivity=sensitivity) if family is LAPLACE else Gaussian(std=1.0, sensitivity=sensitivity)
-    return Leaf(probability, noise, scheme, group)
+    return Leaf(probability, noise, scheme, group, None if truncation is None else Truncation(*truncation))
 
 
 # -- what sampling does --------------------------------------------------------------------------------------------------------------
@@ -65,6 +65,18 @@ def fixed_size_law(family, records, size, axes):
     return sum(noise_density(family, records[list(sample)].sum(axis=0), axes) for sample in samples) / len(samples)
 
 
+def truncated_law(family, records, probability, most, axes):
+    """Density of the noisy sum over a Poisson sample of which at most ``most`` records are used, uniformly."""
+    law = 0.0
+    for chosen in itertools.product((0, 1), repeat=len(records)):
+        weight = math.prod(probability if c else 1 - probability for c in chosen)
+        sample = records[np.array(chosen, dtype=bool)]
+        law = law + weight * (
+            fixed_size_law(family, sample, most, axes) if len(sample) > most else noise_density(family, sample.sum(axis=0), axes)
+        )
+    return law
+
+
 def noise_density(family, centre, axes):
     one = (lambda x: np.exp(-0.5 * x**2) / math.sqrt(2 * math.pi)) if family is GAUSSIAN else (lambda x: 0.5 * np.exp(-np.abs(x)))
     factors = [one(axis - c) for axis, c in zip(axes, centre, strict=True)]
@@ -81,6 +93,13 @@ def both_orders(first, second, level, axes):
 
 
 def profile(pair: Pair, level):
+    if pair.crowded is not None:
+        share = pair.crowded.probability
+        return (1.0 - share) * profile(pair.uncrowded, level) + share * profile(pair.crowded.pair, level)
+    return _whole_profile(pair, level)
+
+
+def _whole_profile(pair: Pair, level):
     """The larger of both orders of a pair, by the distribution functions beyond the level's threshold (no grid)."""
     return max(_one_sided(pair, level), 1.0 - level + level * _one_sided(pair, 1.0 / level))
 
@@ -199,6 +218,49 @@ def test_no_data_set_exceeds_the_fixed_size_pair(family, adjacency):
     assert _worst_found(family, leaf(family, 0.5, "fixed_size", adjacency=adjacency, move=move), laws()) <= 1e-3
 
 
+@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one", "zero_out"])
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_no_data_set_exceeds_the_pair_of_a_sample_that_is_cut(family, adjacency, most):
+    rng, axes = np.random.default_rng(4), [PLANE, PLANE]
+    contribution = 1.5
+
+    def laws():
+        for _ in range(4):
+            records = _records(rng, family, 4, contribution)
+            changed = {
+                "add_remove": records[:-1],
+                "replace_one": np.vstack([records[:-1], _records(rng, family, 1, contribution)]),
+                "zero_out": np.vstack([records[:-1], np.zeros((1, 2))]),
+            }[adjacency]
+            yield tuple(truncated_law(family, one, 0.6, most, axes) for one in (records, changed))
+
+    bounds = {"move": 2.0 * contribution, "contribution": contribution} if adjacency == "replace_one" else {"move": contribution}
+    found = leaf(family, 0.6, "truncated_poisson", adjacency=adjacency, truncation=(most, 4), **bounds)
+    assert _worst_found(family, found, laws()) <= 1e-3
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+def test_a_poisson_sample_that_is_cut_is_less_private_than_one_that_is_not(family):
+    # Nine records pull one way and the tenth the other, which displaces one of them in a sample of at most two.
+    first, second = (truncated_law(family, np.array([[-1.0]] * 9 + [[1.0]] * n), 0.3, 2, [LINE]) for n in (1, 0))
+    reached = both_orders(first, second, 1.3, [LINE])
+    assert profile(pair_of(leaf(family, 0.3)), 1.3) < reached - 10.0 * QUADRATURE
+    assert reached <= profile(pair_of(leaf(family, 0.3, "truncated_poisson", truncation=(2, 10))), 1.3)
+
+
+def test_a_sample_that_is_never_cut_is_a_poisson_sample_and_one_that_always_is_has_a_fixed_size():
+    assert pair_of(leaf(GAUSSIAN, 0.3, "truncated_poisson", truncation=(10, 10))) == pair_of(leaf(GAUSSIAN, 0.3))
+    assert pair_of(leaf(GAUSSIAN, 0.3, "truncated_poisson", truncation=(2, 100))) == pair_of(leaf(GAUSSIAN, 0.3, "fixed_size"))
+
+
+@pytest.mark.parametrize("group", [2, 5])
+def test_groups_with_samples_that_are_cut_are_refused(group):
+    reason = unsupported_reason(leaf(GAUSSIAN, 0.3, "truncated_poisson", group, truncation=(4, 10)))
+    assert reason is not None
+    assert "largest size" in reason
+
+
 def test_zeroing_a_record_of_a_fixed_size_sample_is_worse_than_the_whole_move():
     # The case against a shift of m only: the others at -1, the unit at 1 or 0.
     records = np.array([[-1.0], [-1.0], [-1.0], [1.0]])
@@ -264,7 +326,7 @@ def test_complex_noise_uses_its_own_length_and_drops_the_parts_bounds_for_contri
         (leaf(GAUSSIAN, 0.1, adjacency="replace_one"), "needs sensitivity.l2_contribution, a bound on what one unit alone adds"),
         (leaf(LAPLACE, 0.1, adjacency="replace_one"), "needs sensitivity.l1_contribution"),
         (leaf(GAUSSIAN, 0.1, group=2, adjacency="replace_one", contribution=1.0), "groups with Poisson sampling under replace_one"),
-        (leaf(GAUSSIAN, 0.1, "fixed_size", group=2), "groups with samples of a fixed size"),
+        (leaf(GAUSSIAN, 0.1, "fixed_size", group=2), "groups with samples of a fixed or a largest size"),
         (leaf(GAUSSIAN, 0.1, group=LARGEST_SAMPLED_GROUP + 1), "more than 1000 units"),
         (Leaf(0.1, _Spherical()), "spherical noise is neither Gaussian nor Laplace"),
     ],

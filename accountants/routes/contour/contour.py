@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import final
 
 from zetadp.accountants.arithmetic import UNIT, within_floats
+from zetadp.accountants.densities.either import Either
 from zetadp.accountants.densities.transforms import LARGEST_SHIFT, SMALLEST_SHIFT, Transform, TransformUnavailable
 from zetadp.accountants.dominating import pair_of, unsupported_reason
 from zetadp.accountants.events import Event, leaves, non_private_reason
@@ -285,13 +286,20 @@ def _direction(pairs: list[tuple[Pair, int]], improbable: float, *, reverse: boo
     transforms: list[Transform] = []
     squares: list[float] = []
     for pair, count in pairs:
-        upper, lower = (pair.lower.mirrored, pair.upper.mirrored) if reverse else (pair.upper, pair.lower)
-        mu = pair.family.gdp_mu(upper.shifts[0] - lower.shifts[0]) if pair.is_whole else None
+        mu = pair.family.gdp_mu(pair.distance) if pair.is_whole else None
         if mu is not None:
             squares.append(0.5 * count * mu**2)
         else:
-            transforms.append(pair.family.transform(upper, lower, count, improbable))
+            transforms.append(_transform(pair, count, improbable, reverse=reverse))
     return Direction(tuple(transforms), math.fsum(squares))
+
+
+def _transform(pair: Pair, count: int, improbable: float, *, reverse: bool) -> Transform:
+    upper, lower = (pair.lower.mirrored, pair.upper.mirrored) if reverse else (pair.upper, pair.lower)
+    own = pair.family.transform(upper, lower, count, improbable)
+    if pair.crowded is None:
+        return own
+    return Either(own, _transform(pair.crowded.pair, count, improbable, reverse=reverse), pair.crowded.probability)
 
 
 @final
@@ -334,6 +342,8 @@ def _pair_reason(pair: Pair) -> str | None:
         )
     if pair.worst_of_both or pair.family.is_discrete or pair.shown < 1.0:
         return "a release that is local, or whose direction may change from step to step, has a loss with a kink, which hardly decays"
+    if pair.crowded is not None and (reason := _pair_reason(pair.crowded.pair)) is not None:
+        return reason
     if not pair.family.has_transform:
         return f"no moment function of {pair.family.name} noise is known here"
     return None

@@ -94,8 +94,8 @@ class Direction:
 
     @property
     def ends(self) -> tuple[float, ...]:
-        """Where each transform's range currently ends: all bounds of one contour must use the same ranges."""
-        return tuple(transform.end for transform in self.transforms)
+        """Where each transform's ranges currently end: all bounds of one contour must use the same ranges."""
+        return tuple(end for transform in self.transforms for end in transform.ends)
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
         """log M and its first two derivatives."""

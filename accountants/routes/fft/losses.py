@@ -118,6 +118,8 @@ def _index_at(loss: float, start: float, step: float, count: int) -> int:
 @lru_cache(maxsize=256)
 def losses_of(pair: Pair) -> Losses:
     """The losses of a pair, cached."""
+    if pair.crowded is not None:
+        return _mixed(losses_of(pair.uncrowded), losses_of(pair.crowded.pair), pair.crowded.probability)
     if pair.shown < 1.0:
         return _shown(losses_of(Pair(pair.family, pair.upper, pair.lower)), pair.shown)
     losses, logs, atoms = pair.family.losses(pair.upper, pair.lower)
@@ -134,6 +136,15 @@ def losses_of(pair: Pair) -> Losses:
         atoms = (-top, 0.0, top) if top > 0.0 else (0.0,)
     kept = logs > -690.0
     return Losses(losses[kept], logs[kept], atoms, float(losses[0]), float(losses[-1]))
+
+
+def _mixed(often: Losses, rarely: Losses, share: float) -> Losses:
+    """The losses of one or of the other."""
+    losses = np.concatenate((often.losses, rarely.losses))
+    logs = np.concatenate((often.log_weights + math.log1p(-share), rarely.log_weights + math.log(share)))
+    order = np.argsort(losses, kind="stable")
+    atoms = tuple(sorted({*often.atoms, *rarely.atoms}))
+    return Losses(losses[order], logs[order], atoms, min(often.low, rarely.low), max(often.high, rarely.high))
 
 
 def _shown(base: Losses, shown: float) -> Losses:

@@ -147,6 +147,10 @@ _shared_moments = lru_cache(maxsize=64)(PairMoments.of)
 
 def pair_renyi(pair: Pair, order: float) -> float:
     """Upper bound on a dominating pair's Renyi divergence of this order, the larger of both directions."""
+    if pair.crowded is not None:
+        # Both moments are at least 1, and which pair is shown is known: the moment of either direction is at most this mixture.
+        both = pair_renyi(pair.uncrowded, order), pair_renyi(pair.crowded.pair, order)
+        return _mixed_renyi(*both, order, pair.crowded.probability) * (1.0 + 1e-12)
     distance = pair.distance
     loss = pair.family.loss(distance)
     if pair.shown < 1.0:
@@ -165,6 +169,14 @@ def pair_renyi(pair: Pair, order: float) -> float:
         return whole
     largest = moments.log_moment(order) if pair.symmetric else max(moments.log_moment(order), moments.log_moment(1.0 - order))
     return min(whole, largest / (order - 1.0) * (1.0 + QUADRATURE_ERROR))
+
+
+def _mixed_renyi(often: float, rarely: float, order: float, share: float) -> float:
+    """Renyi divergence of a pair that is one or, with probability ``share``, the other, from theirs."""
+    if rarely <= often:
+        return often
+    # log((1 - s) e^a + s e^b) = a + log(1 + s (e^{b - a} - 1)).
+    return often + _shown_renyi(rarely - often, order, share)
 
 
 def _shown_renyi(whole: float, order: float, shown: float) -> float:

@@ -52,6 +52,8 @@ def log_total_variation(parts: Mapping[Leaf, int]) -> float:
 
 def _sampled(pair: Pair) -> float:
     """log of a lower bound on the probability that a release is the same for both neighbours: that of not being in the sample."""
+    if pair.crowded is not None:
+        return min(_sampled(pair.uncrowded), _sampled(pair.crowded.pair))
     if pair.shown < 1.0:
         return math.log1p(-pair.shown)
     below = dict(zip(pair.lower.shifts, pair.lower.weights, strict=True))

@@ -10,14 +10,14 @@ import numpy as np
 
 from zetadp.accountants.arithmetic import UNIT
 from zetadp.accountants.densities import TINY, Calls, Floats
-from zetadp.accountants.pairs import Pair
+from zetadp.accountants.pairs import Crowded, Pair
 
 
 def reverse(pair: Pair) -> Pair:
     """(Q, P), mirrored so that its log ratio increases again."""
-    if pair.worst_of_both:
-        return pair
-    return Pair(pair.family, pair.lower.mirrored, pair.upper.mirrored, shown=pair.shown)
+    crowded = None if pair.crowded is None else Crowded(pair.crowded.probability, reverse(pair.crowded.pair))
+    upper, lower = (pair.upper, pair.lower) if pair.worst_of_both else (pair.lower.mirrored, pair.upper.mirrored)
+    return Pair(pair.family, upper, lower, pair.worst_of_both, pair.shown, crowded)
 
 
 def calls(pair: Pair, epsilons: Floats) -> Calls:
@@ -29,6 +29,8 @@ def calls(pair: Pair, epsilons: Floats) -> Calls:
     >>> round(float(calls(pair, np.array([1.0])).upper[0]), 12)
     0.126936737507
     """
+    if pair.crowded is not None:
+        return _mixed(calls(pair.uncrowded, epsilons), calls(pair.crowded.pair, epsilons), pair.crowded.probability)
     first = pair.family.calls(pair.upper, pair.lower, epsilons)
     if pair.shown < 1.0:
         return _shown(first, pair.shown, epsilons)
@@ -55,6 +57,17 @@ def puts(pair: Pair, epsilons: Floats) -> Calls:
     return Calls(
         there.lower * factor * down, there.upper * factor * up + TINY, (there.lower + there.tail) * factor, 2.0 * there.doubt * factor
     )
+
+
+def _mixed(often: Calls, rarely: Calls, share: float) -> Calls:
+    """(1 - share) H + share H': calls of two pairs of which one is shown, and it is known which. (1.7)"""
+    lower, upper, tail, doubt = ((1.0 - share) * a + share * b for a, b in zip(_arrays(often), _arrays(rarely), strict=True))
+    some = np.where(upper > 0.0, TINY, 0.0)
+    return Calls(lower * (1.0 - 8.0 * UNIT), upper * (1.0 + 8.0 * UNIT) + some, tail, doubt * (1.0 + 8.0 * UNIT) + 8.0 * UNIT * tail)
+
+
+def _arrays(found: Calls) -> tuple[Floats, Floats, Floats, Floats]:
+    return found.lower, found.upper, found.tail, found.doubt
 
 
 def _shown(base: Calls, shown: float, epsilons: Floats) -> Calls:

@@ -16,6 +16,7 @@ from zetadp.accountants.events import (
     PoissonSampled,
     Release,
     Repeated,
+    TruncatedPoissonSampled,
     leaves,
     non_private_reason,
     releases,
@@ -64,19 +65,19 @@ def why_no_epsilon_without_sampling(event: Event) -> str:
     if is_whole(event):
         return "nothing was sampled: every release used all of the data"
     if without_sampling(event) is None:
-        return "samples have a fixed size: one record displaces another there, so releases on all of the data don't compare"
+        return "samples have a fixed or a largest size: one record may displace another, so releases on all of the data don't compare"
     return "no accountant proves a finite epsilon for the same releases on all of the data"
 
 
 def without_sampling(event: Event) -> Event | None:
-    """The same releases, each on all of the data; None if samples of a fixed size leave nothing to compare with."""
+    """The same releases, each on all of the data; None if samples of a fixed or a largest size leave nothing to compare with."""
     # In a sample of a fixed size one record displaces another, which moves the sum twice as far as in all of the data.
-    return None if any(leaf.scheme == "fixed_size" for leaf in leaves(event)) else _on_all_data(event)
+    return None if any(leaf.scheme != "poisson" for leaf in leaves(event)) else _on_all_data(event)
 
 
 def _on_all_data(event: Event) -> Event:
     match event:
-        case PoissonSampled() | FixedSizeSampled():
+        case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled():
             return _on_all_data(event.event)
         case Repeated():
             return Repeated(count=event.count, event=_on_all_data(event.event))

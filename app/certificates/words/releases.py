@@ -3,10 +3,22 @@ r"""The releases that an event consists of and whom they concern, read from the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
-from zetadp.accountants.events import Composed, Event, FixedSizeSampled, Grouped, NonPrivate, PoissonSampled, Release, Repeated, releases
+from zetadp.accountants.events import (
+    Composed,
+    Event,
+    FixedSizeSampled,
+    Grouped,
+    NonPrivate,
+    PoissonSampled,
+    Release,
+    Repeated,
+    Sampled,
+    TruncatedPoissonSampled,
+    releases,
+)
 from zetadp.accountants.leaf import Leaf
 from zetadp.app.certificates.facts.decimals import exact
 from zetadp.mechanisms import (
@@ -29,7 +41,7 @@ ADJACENCY_MEANING = {
     Adjacency.ZERO_OUT: "two data sets are neighbours if one is the other with one unit replaced by a null unit, which contributes nothing",
 }
 
-SingleRelease = Release | PoissonSampled | FixedSizeSampled
+SingleRelease = Release | Sampled
 
 
 @final
@@ -60,7 +72,7 @@ def releases_of(event: Event) -> tuple[Drawn, ...]:
     for part, group, count in _parts(event, 1, 1):
         ((leaf, _),) = releases(part).items()
         before = found.get((part, group))
-        grouped = Leaf(leaf.probability, leaf.mechanism, leaf.scheme, group)
+        grouped = replace(leaf, group=group)
         found[part, group] = Drawn(part, grouped, count + (0 if before is None else before.count))
     return tuple(found.values())
 
@@ -114,6 +126,12 @@ def sampling_in_words(release: Drawn) -> str:
         return f"{release.release.sample_size} of {release.release.population_size}, without replacement"
     if release.leaf.is_whole:
         return "all of the data"
+    if isinstance(release.release, TruncatedPoissonSampled):
+        sampling = release.release
+        return (
+            f"each unit independently with probability {exact(sampling.probability)}, cut to at most {sampling.largest_batch}, "
+            f"of at most {sampling.population_size}"
+        )
     return f"each unit independently with probability {exact(release.leaf.probability)}"
 
 
@@ -142,6 +160,9 @@ def noise_phrase(mechanism: AnyMechanism) -> str:
 def _drawn(release: Drawn, who: str) -> str:
     if isinstance(release.release, FixedSizeSampled):
         return f"on samples of exactly {release.release.sample_size} of {release.release.population_size} records"
+    if isinstance(release.release, TruncatedPoissonSampled):
+        cut = f"samples cut to at most {release.release.largest_batch} of at most {release.release.population_size} records"
+        return f"each {who} drawn with probability {exact(release.release.probability)}, {cut}"
     return "on all of the data" if release.leaf.is_whole else f"each {who} drawn with probability {exact(release.leaf.probability)}"
 
 
@@ -157,5 +178,5 @@ def _parts(event: Event, group: int, count: int) -> Iterator[tuple[SingleRelease
             yield from _parts(event.event, group * event.size, count)
         case NonPrivate():
             return
-        case Release() | PoissonSampled() | FixedSizeSampled():
+        case Release() | PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled():
             yield event, group, count

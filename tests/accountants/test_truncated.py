@@ -1,0 +1,233 @@
+"""Poisson samples that are cut to a largest size, by every route and every door."""
+
+from __future__ import annotations
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from dp_accounting import dp_event as library
+from dp_accounting.pld import PLDAccountant
+from pydantic import TypeAdapter, ValidationError
+
+from tests.accountants.events import gaussian, laplace, replace_one_gaussian
+from zetadp.accountants import (
+    Composed,
+    Event,
+    FixedSizeSampled,
+    Grouped,
+    PoissonSampled,
+    Repeated,
+    TruncatedPoissonSampled,
+    profile,
+)
+from zetadp.accountants.calibration import SamplingProbability, Target, solve
+from zetadp.accountants.densities.either import Either
+from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.densities.transforms import MixedGaussian
+from zetadp.accountants.dominating import pair_of
+from zetadp.accountants.dp_accounting_events import from_dp_accounting, to_dp_accounting
+from zetadp.accountants.events import leaves
+from zetadp.accountants.routes.auto import AutoAccountant
+from zetadp.mechanisms import InvalidParameter, UnsupportedEvent
+from zetadp.mechanisms.base import Adjacency
+
+EVENT = TypeAdapter(Event)
+
+
+def cut(probability, most, population, event, count=1):
+    return Repeated(
+        count=count,
+        event=TruncatedPoissonSampled(probability=probability, largest_batch=most, population_size=population, event=event),
+    )
+
+
+def log_truth(event, epsilon):
+    """How many of the releases are crowded is binomial, and public: a sum over that number, of compositions of two kinds of samples.
+
+    In both kinds the order in which a record is removed has the larger delta.
+    """
+    ((leaf, count),) = leaves(event).items()
+    share, std = mpmath.mpf(pair_of(leaf).crowded.probability), leaf.mechanism.std
+    total = mpmath.mpf(0)
+    for k in range(count + 1):
+        kinds = [(count - k, gaussian(std)), (k, gaussian(0.5 * std))]
+        parts = [Repeated(count=n, event=PoissonSampled(probability=leaf.probability, event=noise)) for n, noise in kinds if n]
+        delta = mpmath.exp(profile(Composed(events=tuple(parts))).delta(epsilon).log_upper)
+        total += mpmath.binomial(count, k) * share**k * (1 - share) ** (count - k) * delta
+    return float(mpmath.log(total))
+
+
+CUT = cut(0.2, 60, 200, gaussian(1.5), 12)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 6.0])
+def test_the_bracket_holds_the_sum_over_the_number_of_crowded_releases(epsilon):
+    event = cut(0.2, 50, 200, gaussian(1.5), 12)
+    truth = log_truth(event, epsilon)
+    for route in ("contour", "fft"):
+        found = profile(event, accountant=route).delta(epsilon)
+        assert found.log_lower - 1e-5 <= truth <= found.log_upper + 1e-5
+        assert found.log_upper - found.log_lower <= 1e-5
+    assert profile(event, accountant="rdp").delta(epsilon).log_upper >= truth
+    plain = profile(Repeated(count=12, event=PoissonSampled(probability=0.2, event=gaussian(1.5)))).delta(epsilon)
+    assert truth > plain.log_upper + 1e-4  # cutting isn't free
+
+
+@pytest.mark.parametrize(
+    ("noise", "adjacency"), [(gaussian(1.5, adjacency="zero_out"), "zero_out"), (replace_one_gaussian(1.5), "replace_one")]
+)
+def test_where_others_displace_a_record_in_the_worse_direction_the_grid_answers(noise, adjacency):
+    event = cut(0.2, 60, 200, noise, 12)
+    bound = profile(event).epsilon(1e-5)
+    assert bound.route == "fft"
+    assert 0.0 < bound.upper - bound.lower <= 1e-5 * bound.upper
+    plain = profile(Repeated(count=12, event=PoissonSampled(probability=0.2, event=noise))).epsilon(1e-5)
+    fixed = profile(Repeated(count=12, event=FixedSizeSampled(sample_size=40, population_size=200, event=noise))).epsilon(1e-5)
+    assert plain.upper < bound.lower < fixed.upper, adjacency
+
+
+def test_one_release_is_the_mixture_of_both_curves():
+    event = cut(0.2, 60, 200, gaussian(1.5))
+    ((leaf, _),) = leaves(event).items()
+    share = pair_of(leaf).crowded.probability
+    plain = PoissonSampled(probability=0.2, event=gaussian(1.5))
+    fixed = FixedSizeSampled(sample_size=40, population_size=200, event=gaussian(1.5))
+    for epsilon in (0.0, 0.3, 1.5):
+        parts = [profile(one, accountant="single").delta(epsilon).upper for one in (plain, fixed)]
+        found = profile(event, accountant="single").delta(epsilon)
+        # Each of the two takes the larger of its own two orders.
+        assert found.lower <= (1.0 - share) * parts[0] + share * parts[1]
+        assert found.upper == pytest.approx((1.0 - share) * parts[0] + share * parts[1], rel=1e-9)
+
+
+def test_larger_batches_and_smaller_data_sets_are_more_private():
+    def epsilon(most, population):
+        return profile(cut(0.2, most, population, gaussian(1.5), 12)).epsilon(1e-5)
+
+    assert epsilon(70, 200).upper < epsilon(60, 200).lower < epsilon(60, 220).lower
+
+
+def test_large_trainings_with_rare_cuts_are_answered_by_the_contour():
+    event = cut(5.18e5 / 2e9, 525_000, 2 * 10**9, gaussian(0.614), 350_000)
+    bound = profile(event).epsilon(1.1e-10)
+    assert bound.route == "contour"
+    assert bound.upper - bound.lower <= 1e-6 * bound.upper
+
+
+def test_laplace_noise_is_cut_as_well():
+    bound = profile(cut(0.2, 60, 200, laplace(2.0), 12)).epsilon(1e-5)
+    assert bound.upper - bound.lower <= 1e-4 * bound.upper
+
+
+# -- the moment function of either ---------------------------------------------------------------------------------------------------
+
+
+def two_transforms(count=100):
+    null = Mixture((1.0,), (0.0,))
+    return [MixedGaussian(Mixture((0.9, 0.1), (0.0, shift)), null, count, 60.0) for shift in (0.5, 1.0)]
+
+
+@pytest.mark.parametrize("share", [1e-20, 1e-6, 0.3, 1.0 - 1e-9])
+@pytest.mark.parametrize("tilt", [1e-3, 1.0, 12.0])
+def test_bounds_of_the_mixed_moment_are_above_it_and_near(share, tilt):
+    often, rarely = two_transforms()
+    found = Either(often, rarely, share)
+    tilts = np.array([tilt])
+    with mpmath.workdps(40):
+        a, b = (mpmath.mpf(float(one.log_moment_upper(tilts)[0])) for one in (often, rarely))
+        s = mpmath.mpf(share)
+        truth = mpmath.log((1 - s) * mpmath.exp(a) + s * mpmath.exp(b))
+        value = mpmath.mpf(float(found.log_moment_upper(tilts)[0]))
+        assert 0 <= value - truth <= 1e-13 * (abs(a) + abs(b))
+        values = [mpmath.mpf(one.cumulants(tilt)[0]) for one in (often, rarely)]
+        truth = mpmath.log((1 - s) * mpmath.exp(values[0]) + s * mpmath.exp(values[1]))
+    assert found.cumulants(tilt)[0] == pytest.approx(float(truth), rel=1e-9)
+
+
+def test_values_on_the_line_are_the_mixture_within_its_error():
+    often, rarely = two_transforms()
+    lines = [one.line(3.0, 0.2, 50, 1e-12) for one in (often, rarely)]
+    found = Either(often, rarely, 0.25).line(3.0, 0.2, 50, 1e-12)
+    mixed = 0.75 * lines[0].minus_one + 0.25 * lines[1].minus_one
+    assert np.all(np.abs(found.minus_one - mixed) <= 1e-15 * np.abs(mixed))
+    assert np.all(found.error >= 0.75 * lines[0].error + 0.25 * lines[1].error)
+
+
+# -- doors ---------------------------------------------------------------------------------------------------------------------------
+
+
+def test_it_is_read_and_written_as_json():
+    assert EVENT.validate_json(EVENT.dump_json(CUT)) == CUT
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"probability": 1.0}, "fixed_size_sampled"),
+        ({"probability": 0.0}, "greater than or equal"),
+        ({"largest_batch": 0}, "greater than or equal to 1"),
+        ({"population_size": 0.5}, "valid integer"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(change, text):
+    given = {"probability": 0.2, "largest_batch": 60, "population_size": 200, "event": gaussian()}
+    with pytest.raises((ValidationError, InvalidParameter), match=text):
+        TruncatedPoissonSampled(**(given | change))
+
+
+@pytest.mark.parametrize(
+    "inner", [PoissonSampled(probability=0.5, event=gaussian()), Repeated(count=2, event=gaussian())], ids=["sampled", "several"]
+)
+def test_only_a_single_release_is_sampled(inner):
+    with pytest.raises(InvalidParameter, match=r"truncated_poisson_sampled\.event"):
+        leaves(cut(0.2, 60, 200, inner))
+
+
+def test_groups_are_refused_with_the_reason():
+    with pytest.raises(UnsupportedEvent, match="largest size"):
+        profile(Grouped(size=2, unit="person", event=CUT))
+
+
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT])
+def test_dp_accounting_has_the_same_event(adjacency):
+    event = library.SelfComposedDpEvent(library.TruncatedSubsampledGaussianDpEvent(200, 0.2, 60, 1.5), 12)
+    found = from_dp_accounting(event, adjacency=adjacency, unit="record")
+    assert to_dp_accounting(found) == event
+    ours = cut(0.2, 60, 200, gaussian(1.5, adjacency=adjacency), 12)
+    assert [(pair_of(leaf), count) for leaf, count in leaves(found).items()] == [
+        (pair_of(leaf), count) for leaf, count in leaves(ours).items()
+    ]
+
+
+def test_a_sample_of_everybody_has_a_fixed_size_or_is_whole():
+    def read(*numbers):
+        return from_dp_accounting(library.TruncatedSubsampledGaussianDpEvent(*numbers), adjacency=Adjacency.ADD_REMOVE, unit="record")
+
+    fixed = read(200, 1.0, 60, 1.5)
+    assert (fixed.kind, fixed.sample_size, fixed.population_size) == ("fixed_size_sampled", 60, 200)
+    assert read(50, 1.0, 60, 1.5).kind == "release"
+
+
+@pytest.mark.parametrize("most", [70, 90])
+def test_the_peers_upper_bound_is_near_ours(most):
+    # Its pair for a crowded release is another one: where samples are rarely cut that hardly matters.
+    event = library.SelfComposedDpEvent(library.TruncatedSubsampledGaussianDpEvent(200, 0.2, most, 1.5), 12)
+    peer = PLDAccountant().compose(event).get_epsilon(1e-3)
+    ours = profile(from_dp_accounting(event, adjacency=Adjacency.ADD_REMOVE, unit="record")).epsilon(1e-3)
+    assert ours.upper == pytest.approx(peer, rel=0.05 if most == 70 else 1e-3)
+
+
+def test_the_sampling_probability_is_calibrated():
+    found = solve(CUT, SamplingProbability(), Target(epsilon=2.0, delta=1e-5), AutoAccountant())
+    assert profile(found.event).epsilon(1e-5).upper <= 2.0
+    assert 0.05 < found.value < 0.2
+
+
+def test_it_composes_with_other_releases():
+    event = Composed(events=(CUT, gaussian(4.0), PoissonSampled(probability=0.1, event=gaussian(2.0))))
+    bound = profile(event).epsilon(1e-5)
+    assert profile(CUT).epsilon(1e-5).upper < bound.upper
+    assert bound.upper - bound.lower <= 1e-6 * bound.upper
+    assert math.isfinite(profile(event, accountant="rdp").epsilon(1e-5).upper)
