@@ -16,14 +16,14 @@ from zetadp.accountants import Composed, FixedSizeSampled, Grouped, PoissonSampl
 from zetadp.accountants.arithmetic import UNIT
 from zetadp.accountants.densities import GAUSSIAN, LAPLACE, RESPONSE
 from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.grids.convolution import FFT_ERROR, Composition, Window
+from zetadp.accountants.grids.grid import Lattice
+from zetadp.accountants.grids.hockey_stick import calls, puts, reverse
+from zetadp.accountants.grids.layers import Plan
+from zetadp.accountants.grids.layout import Estimates
 from zetadp.accountants.largest_loss import largest_loss
 from zetadp.accountants.pairs import Pair
-from zetadp.accountants.routes.fft.convolution import FFT_ERROR, Composition, Window
 from zetadp.accountants.routes.fft.fft import FftAccountant, epsilon_lower, epsilon_upper, fft_profile, log_delta_bound
-from zetadp.accountants.routes.fft.grid import Lattice
-from zetadp.accountants.routes.fft.layers import Plan
-from zetadp.accountants.routes.fft.layout import Estimates
-from zetadp.accountants.routes.single.hockey_stick import calls, puts, reverse
 from zetadp.mechanisms.errors import NumericalFloor, UnsupportedEvent
 from zetadp.mechanisms.numerics.gdp import gdp_log_delta
 

@@ -13,10 +13,10 @@ from tests.accountants.events import training
 from tests.accountants.references import group, poisson
 from zetadp.accountants import Grouped, profile
 from zetadp.accountants.events import leaves
+from zetadp.accountants.grids.layers import Plan
+from zetadp.accountants.grids.layout import Estimates
+from zetadp.accountants.grids.powers import power, power_of_both, product_of_both
 from zetadp.accountants.routes.fft.fft import merged
-from zetadp.accountants.routes.fft.layers import Plan
-from zetadp.accountants.routes.fft.layout import Estimates
-from zetadp.accountants.routes.fft.powers import power, power_of_both, product_of_both
 
 
 def user(size, probability, std, count):

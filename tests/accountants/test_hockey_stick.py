@@ -8,8 +8,8 @@ import pytest
 
 from zetadp.accountants.densities import GAUSSIAN, LAPLACE
 from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.grids.hockey_stick import calls, puts, reverse
 from zetadp.accountants.pairs import Pair
-from zetadp.accountants.routes.single.hockey_stick import calls, puts, reverse
 
 mpmath.mp.dps = 50
 

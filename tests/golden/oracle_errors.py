@@ -19,9 +19,9 @@ import numpy as np
 from tests.golden.oracles import FILE
 from zetadp.accountants import Composed, Grouped, Leaf, Release, calibrate_scale, profile
 from zetadp.accountants.dominating import pair_of
+from zetadp.accountants.grids.hockey_stick import calls, reverse
 from zetadp.accountants.routes.closed.gdp_inversion import epsilon_at, largest_mu
 from zetadp.accountants.routes.rdp.rdp import epsilon_at_order, leaf_renyi
-from zetadp.accountants.routes.single.hockey_stick import calls, reverse
 from zetadp.app.calculators.compare.finding import Finding
 from zetadp.app.calculators.compare.spof import algorithm as spof
 from zetadp.app.calculators.compare.spof import dp_sgd as spof_dp_sgd

@@ -17,16 +17,16 @@ from zetadp.accountants.densities import GAUSSIAN
 from zetadp.accountants.densities.mixtures import Mixture
 from zetadp.accountants.dominating import pair_of, unsupported_reason
 from zetadp.accountants.events import Event, leaves, non_private_reason
+from zetadp.accountants.grids.convolution import Composition
+from zetadp.accountants.grids.hockey_stick import reverse
+from zetadp.accountants.grids.layers import WIDTH, Layer, Plan
+from zetadp.accountants.grids.layout import Estimates
 from zetadp.accountants.largest_loss import largest_loss
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Pair, widened
 from zetadp.accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
-from zetadp.accountants.routes.fft.convolution import Composition
-from zetadp.accountants.routes.fft.layers import WIDTH, Layer, Plan
-from zetadp.accountants.routes.fft.layout import Estimates
 from zetadp.accountants.routes.rdp.rdp import leaf_steps
 from zetadp.accountants.routes.single.coupled import is_surely_zero, log_total_variation
-from zetadp.accountants.routes.single.hockey_stick import reverse
 from zetadp.mechanisms.base import Step
 from zetadp.mechanisms.errors import NumericalFloor, UnsupportedEvent
 from zetadp.mechanisms.numerics.logspace import log_add

@@ -13,9 +13,9 @@ import numpy as np
 
 from zetadp.accountants.arithmetic import UNIT, within_floats
 from zetadp.accountants.dominating import pair_of
+from zetadp.accountants.grids.hockey_stick import calls
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Pair, widened
-from zetadp.accountants.routes.single.hockey_stick import calls
 from zetadp.mechanisms.errors import UnsupportedEvent
 
 _WORTH = math.log(4.0)

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from zetadp.accountants.arithmetic import within_floats
 from zetadp.accountants.dominating import pair_of, unsupported_reason
 from zetadp.accountants.events import Event, leaves, non_private_reason
+from zetadp.accountants.grids.hockey_stick import calls, reverse
 from zetadp.accountants.largest_loss import pure_epsilon
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Pair, narrowed, widened
 from zetadp.accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
 from zetadp.accountants.routes.rdp.rdp import leaf_steps
-from zetadp.accountants.routes.single.hockey_stick import calls, reverse
 from zetadp.mechanisms.base import Step
 from zetadp.mechanisms.errors import NumericalFloor, UnsupportedEvent
 

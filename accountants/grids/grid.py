@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from zetadp.accountants import deadline
 from zetadp.accountants.arithmetic import UNIT
 from zetadp.accountants.densities import TINY, Calls
+from zetadp.accountants.grids.hockey_stick import calls, puts
 from zetadp.accountants.pairs import Pair
-from zetadp.accountants.routes.single.hockey_stick import calls, puts
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]

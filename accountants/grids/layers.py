@@ -12,13 +12,13 @@ from typing import TypeAlias, final
 import numpy as np
 
 from zetadp.accountants import deadline
+from zetadp.accountants.grids.convolution import Composition, Window
+from zetadp.accountants.grids.grid import Floats, GridLaw, Indices, Lattice
+from zetadp.accountants.grids.hockey_stick import calls, puts
+from zetadp.accountants.grids.layout import Estimates, Saddle
+from zetadp.accountants.grids.losses import Losses
 from zetadp.accountants.largest_loss import least_loss
 from zetadp.accountants.pairs import Pair, narrowed, widened
-from zetadp.accountants.routes.fft.convolution import Composition, Window
-from zetadp.accountants.routes.fft.grid import Floats, GridLaw, Indices, Lattice
-from zetadp.accountants.routes.fft.layout import Estimates, Saddle
-from zetadp.accountants.routes.fft.losses import Losses
-from zetadp.accountants.routes.single.hockey_stick import calls, puts
 from zetadp.mechanisms.errors import UnsupportedEvent
 
 Laws: TypeAlias = tuple[tuple[GridLaw, int], ...]

@@ -10,11 +10,11 @@ from typing import TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
+from zetadp.accountants.grids.grid import Floats
+from zetadp.accountants.grids.losses import Losses, losses_of
+from zetadp.accountants.grids.powers import Both, power_of_both, product_of_both
 from zetadp.accountants.largest_loss import least_loss
 from zetadp.accountants.pairs import Pair
-from zetadp.accountants.routes.fft.grid import Floats
-from zetadp.accountants.routes.fft.losses import Losses, losses_of
-from zetadp.accountants.routes.fft.powers import Both, power_of_both, product_of_both
 
 _COARSE_POINTS = 4096
 _SPARE_NATS = 14.0

@@ -9,8 +9,8 @@ from typing import final
 
 import numpy as np
 
+from zetadp.accountants.grids.grid import Floats, Stretches
 from zetadp.accountants.pairs import Pair
-from zetadp.accountants.routes.fft.grid import Floats, Stretches
 
 _NEGLIGIBLE = 1e-11
 """Share of the relevant mass that may fall off the ends of the leaves' laws, for all releases together."""

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from zetadp.accountants import deadline
 from zetadp.accountants.arithmetic import UNIT
-from zetadp.accountants.routes.fft.grid import GridLaw
-from zetadp.accountants.routes.fft.powers import Both, power, power_of_both, product_of_both
+from zetadp.accountants.grids.grid import GridLaw
+from zetadp.accountants.grids.powers import Both, power, power_of_both, product_of_both
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
