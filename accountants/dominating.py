@@ -6,6 +6,7 @@ A release with whole-data pair f(x - m) against f(x) (m: mu of a Gaussian mechan
     Poisson                   P = sum_j Bin(k, q)(j) f(x - j m)             Q = f(x)                            add_remove, zero_out
     Poisson                   P = (1 - q) f(x) + q f(x - c)                 Q = (1 - q) f(x) + q f(x + c)       replace_one
     truncated Poisson         as Poisson, and where the sample is cut as a fixed size, of which it is public when that happens
+    random allocation         P = (1/t) sum_i f(x - m e_i) on R^t            Q = f(x)                            add_remove, zero_out
     fixed size                P = (1 - q) f(x) + q f(x - 2 m)               Q = f(x)                            add_remove
     fixed size                P = (1 - q) f(x) + q f(x - m)                 Q = f(x), the worse direction       replace_one
     fixed size                P = (1 - q) f(x) + q f(x - 2 m)               Q = f(x), the worse direction       zero_out
@@ -22,6 +23,7 @@ from dataclasses import replace
 from decimal import Decimal, localcontext
 from functools import lru_cache
 
+from zetadp.accountants.allocation.density import Allocated
 from zetadp.accountants.densities import DENSITIES, Density, density_of
 from zetadp.accountants.densities.mixtures import Mixture
 from zetadp.accountants.leaf import Leaf
@@ -87,7 +89,10 @@ def _sampled(family: Density, leaf: Leaf, move: float) -> Pair | str:
     if leaf.scheme == "poisson":
         return _poisson(family, leaf, move)
     if leaf.group > 1:
-        return "groups with samples of a fixed or a largest size have no dominating pair that is proved here"
+        kind = "random allocation" if leaf.scheme == "random_allocation" else "samples of a fixed or a largest size"
+        return f"groups with {kind} have no dominating pair that is proved here"
+    if leaf.scheme == "random_allocation":
+        return _allocated(family, leaf, move)
     if leaf.scheme == "truncated_poisson":
         return _truncated(family, leaf, move)
     return _fixed_size(family, leaf.probability, move, leaf.mechanism.sensitivity.adjacency)
@@ -127,6 +132,12 @@ def _fixed_size(family: Density, q: float, move: float, adjacency: Adjacency) ->
         return Pair(family, Mixture((1.0,), (2.0 * move if adjacency is Adjacency.ADD_REMOVE else move,)), _NULL)
     distance = move if adjacency is Adjacency.REPLACE_ONE else 2.0 * move
     return Pair(family, _two(q, distance), _NULL, worst_of_both=adjacency is not Adjacency.ADD_REMOVE)
+
+
+def _allocated(family: Density, leaf: Leaf, move: float) -> Pair | str:
+    if leaf.mechanism.sensitivity.adjacency is Adjacency.REPLACE_ONE:
+        return "random allocation under replace_one has no dominating pair that is proved here"
+    return Pair(Allocated(family, leaf.steps), Mixture((1.0,), (move,)), _NULL)
 
 
 def _truncated(family: Density, leaf: Leaf, move: float) -> Pair | str:
@@ -192,10 +203,8 @@ def statement(leaf: Leaf) -> tuple[str, str]:
             "a local release, of records that are in the sample: its own pair with probability q, else no difference",
             "proofs/pairs.md, row 7",
         )
-    if leaf.scheme == "truncated_poisson":
-        own = statement(Leaf(leaf.probability, leaf.mechanism))[0]
-        cut = statement(Leaf(leaf.probability, leaf.mechanism, "fixed_size"))[0].removeprefix("sample of a fixed size: ")
-        return f"{own}; where more are sampled than the largest batch, {cut}", "proofs/pairs.md, row 8"
+    if leaf.scheme in ("random_allocation", "truncated_poisson"):
+        return _bounded_statement(leaf)
     if leaf.scheme == "fixed_size":
         distance = "m" if adjacency is Adjacency.REPLACE_ONE else "2m"
         order = "both orders" if adjacency is Adjacency.ADD_REMOVE else "the worse order at every step"
@@ -206,3 +215,12 @@ def statement(leaf: Leaf) -> tuple[str, str]:
     if leaf.group > 1:
         return "sum of Bin(k, q)(j) f(x - j m) against f(x), and f(x) against it", "proofs/pairs.md"
     return "(1 - q) Q + q P against Q, and Q against it", "Zhu, Dong and Wang 2022, Theorem 11"
+
+
+def _bounded_statement(leaf: Leaf) -> tuple[str, str]:
+    if leaf.scheme == "random_allocation":
+        text = f"each record in one of {leaf.steps} releases: the mean over i of f(x - m e_i) against f(x), and f(x) against it"
+        return text, "proofs/allocation.md"
+    own = statement(Leaf(leaf.probability, leaf.mechanism))[0]
+    cut = statement(Leaf(leaf.probability, leaf.mechanism, "fixed_size"))[0].removeprefix("sample of a fixed size: ")
+    return f"{own}; where more are sampled than the largest batch, {cut}", "proofs/pairs.md, row 8"

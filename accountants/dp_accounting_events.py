@@ -26,6 +26,7 @@ from zetadp.accountants.events import (
     Grouped,
     NonPrivate,
     PoissonSampled,
+    RandomlyAllocated,
     Release,
     Repeated,
     Sampled,
@@ -217,7 +218,7 @@ def _written(event: Event, group: int) -> library.DpEvent:
     match event:
         case Release():
             return _noise(Leaf(1.0, event.mechanism, group=group))
-        case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled():
+        case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated():
             return _sampled(event, group)
         case Grouped():
             return _written(event.event, group * event.size)
@@ -233,6 +234,8 @@ def _sampled(event: Sampled, group: int) -> library.DpEvent:
     from dp_accounting import dp_event as library  # pyright: ignore[reportMissingTypeStubs]
 
     (found,) = leaves(event)
+    if isinstance(event, RandomlyAllocated):
+        raise _no_twin("a random allocation")
     if isinstance(event, FixedSizeSampled):
         if group > 1:
             raise _no_twin("a group with a sample of a fixed size")

@@ -117,6 +117,30 @@ class TruncatedPoissonSampled(_Composite):
 
 
 @final
+class RandomlyAllocated(_Composite):
+    """The event runs ``steps`` times, and each record takes part in exactly one of them, chosen uniformly, each by itself (balls in bins).
+
+    Attributes:
+      steps: of one epoch, 1 to 10^6.
+      event: a single release, not sampled.
+    """
+
+    kind: Literal["randomly_allocated"] = "randomly_allocated"
+    steps: Annotated[int, Strict(), Field(ge=1, le=10**6)]
+    event: Event
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        self._check_parts((self.event,))
+        return self
+
+    @property
+    def probability(self) -> float:
+        """1 / steps, rounded up: the probability that one record takes part in a given step."""
+        return _rounded_up(Fraction(1, self.steps))
+
+
+@final
 class FixedSizeSampled(_Composite):
     """The event runs on a random subset of a fixed, public size: ``sample_size`` records out of all, uniformly, without replacement.
 
@@ -204,13 +228,10 @@ class NonPrivate(Value):
     reason: str = Field(min_length=1, max_length=1000)
 
 
-Sampled: TypeAlias = PoissonSampled | TruncatedPoissonSampled | FixedSizeSampled
-Event = Annotated[
-    Release | PoissonSampled | TruncatedPoissonSampled | FixedSizeSampled | Grouped | Repeated | Composed | NonPrivate,
-    Field(discriminator="kind"),
-]
+Sampled: TypeAlias = PoissonSampled | TruncatedPoissonSampled | FixedSizeSampled | RandomlyAllocated
+Event = Annotated[Release | Sampled | Grouped | Repeated | Composed | NonPrivate, Field(discriminator="kind")]
 
-for _model in (PoissonSampled, TruncatedPoissonSampled, FixedSizeSampled, Grouped, Repeated, Composed):
+for _model in (PoissonSampled, TruncatedPoissonSampled, FixedSizeSampled, RandomlyAllocated, Grouped, Repeated, Composed):
     _model.model_rebuild()
 
 
@@ -222,7 +243,7 @@ def depth(event: Event) -> int:
 def children(event: Event) -> tuple[Event, ...]:
     """The direct parts of an event."""
     match event:
-        case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | Grouped() | Repeated():
+        case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated() | Grouped() | Repeated():
             return (event.event,)
         case Composed():
             return event.events
@@ -282,7 +303,7 @@ def _walk(event: Event, group: int, count: int) -> Iterator[tuple[Leaf, int]]:
     match event:
         case Release():
             yield from _by_record(Leaf(1.0, event.mechanism, group=group), count)
-        case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled():
+        case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated():
             yield from _by_record(_sampled(event, group), count)
         case Grouped():
             if group * event.size > LARGEST_GROUP:
@@ -334,7 +355,7 @@ def _sampled(event: Sampled, group: int) -> Leaf:
                 # At least the smallest, as 64 nested samplings would underflow: a larger probability is never more private.
                 probability = max(_rounded_up(Fraction(probability) * Fraction(part.probability)), SMALLEST_PROBABILITY)
                 part = part.event
-            case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled():
+            case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated():
                 raise InvalidParameter(
                     f"{event.kind}.event", "not sampled in another way (two kinds of sampling can't be combined)", part.kind
                 )
@@ -348,6 +369,11 @@ def _sampled(event: Sampled, group: int) -> Leaf:
                 part = only
             case _:
                 raise InvalidParameter(f"{event.kind}.event", "a single release (a sample shared by several isn't supported)", part.kind)
+    if isinstance(event, RandomlyAllocated):
+        if event.steps == 1 or isinstance(part.mechanism, LocalRelease):
+            # Whoever releases a record by itself does it once, in whatever step.
+            return Leaf(1.0, part.mechanism, group=group)
+        return Leaf(probability, part.mechanism, "random_allocation", group, steps=event.steps)
     if isinstance(event, TruncatedPoissonSampled):
         return Leaf(probability, part.mechanism, "truncated_poisson", group, Truncation(event.largest_batch, event.population_size))
     return Leaf(probability, part.mechanism, "poisson" if isinstance(event, PoissonSampled) else "fixed_size", group)
@@ -364,7 +390,7 @@ def scaled(event: Event, factor: float) -> Event:
     match event:
         case Release():
             return Release(mechanism=event.mechanism.scaled(factor))
-        case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | Grouped() | Repeated():
+        case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated() | Grouped() | Repeated():
             fields = {name: getattr(event, name) for name in type(event).model_fields}
             return type(event).model_validate(fields | {"event": scaled(event.event, factor)})
         case Composed():

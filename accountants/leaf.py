@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, final
 
 from zetadp.mechanisms import AnyMechanism
 
-Scheme = Literal["poisson", "truncated_poisson", "fixed_size"]
+Scheme = Literal["poisson", "truncated_poisson", "fixed_size", "random_allocation"]
 
 
 @final
@@ -28,6 +28,7 @@ class Leaf:
       mechanism: what was released.
       scheme: how the sample was drawn; Poisson sampling with probability 1 is all of the data, a sample of fixed size isn't.
       group: the largest number of the mechanism's units that one unit of the guarantee holds.
+      steps: releases that a leaf of the scheme random_allocation stands for, of which each record takes part in one.
       truncation: where a sample of the scheme truncated_poisson is cut; else None.
     """
 
@@ -36,6 +37,7 @@ class Leaf:
     scheme: Scheme = "poisson"
     group: int = 1
     truncation: Truncation | None = None
+    steps: int = 1
 
     @property
     def is_whole(self) -> bool:

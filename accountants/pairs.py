@@ -59,6 +59,8 @@ class Pair:
     @property
     def symmetric(self) -> bool:
         """Whether (Q, P) has the same profile, so that one direction is enough: a mirror image, or the worst of both by definition."""
+        if not (self.family.is_even or self.worst_of_both):
+            return False
         mirrored = self.lower.mirrored
         offset = mirrored.shifts[0] - self.upper.shifts[0]
         same = mirrored.weights == self.upper.weights and all(
@@ -105,22 +107,24 @@ SHIFT_ERROR = 1e-14
 """Relative error allowed for a shift, and for ``shown`` below 1: a few roundings on the way from a mechanism's parameters."""
 
 
-@lru_cache(maxsize=4096)
 def widened(pair: Pair) -> Pair:
     """The pair with every distance larger by ``SHIFT_ERROR``: it dominates the exact pair that this pair represents."""
-    return _stretched(pair, 1.0 + SHIFT_ERROR)
+    return stretched(pair, SHIFT_ERROR)
 
 
-@lru_cache(maxsize=4096)
 def narrowed(pair: Pair) -> Pair:
     """The pair with every distance smaller by ``SHIFT_ERROR``: the exact pair that this pair represents dominates it."""
-    return _stretched(pair, 1.0 - SHIFT_ERROR)
+    return stretched(pair, -SHIFT_ERROR)
 
 
-def _stretched(pair: Pair, factor: float) -> Pair:
+@lru_cache(maxsize=8192)
+def stretched(pair: Pair, error: float) -> Pair:
+    """The pair with every distance larger by this share of it; smaller if it is negative."""
+    factor = 1.0 + error
+
     def moved(mixture: Mixture) -> Mixture:
         return Mixture(mixture.weights, tuple(shift * factor for shift in mixture.shifts))
 
     shown = min(pair.shown * factor, 1.0) if pair.shown < 1.0 else 1.0
-    crowded = None if pair.crowded is None else Crowded(pair.crowded.probability, _stretched(pair.crowded.pair, factor))
+    crowded = None if pair.crowded is None else Crowded(pair.crowded.probability, stretched(pair.crowded.pair, error))
     return Pair(pair.family, moved(pair.upper), moved(pair.lower), pair.worst_of_both, shown, crowded)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Grouped,
         NonPrivate,
         PoissonSampled,
+        RandomlyAllocated,
         Release,
         Repeated,
         TruncatedPoissonSampled,
@@ -66,6 +67,7 @@ __all__ = [
     "PrivateRecords",
     "PrivateTraining",
     "PublicRecords",
+    "RandomlyAllocated",
     "Release",
     "ReleasedStep",
     "Repeated",
@@ -92,7 +94,7 @@ __all__ = [
 
 _EVENTS = (
     *("Composed", "Event", "FixedSizeSampled", "Grouped", "NonPrivate"),
-    *("PoissonSampled", "Release", "Repeated", "TruncatedPoissonSampled"),
+    *("PoissonSampled", "RandomlyAllocated", "Release", "Repeated", "TruncatedPoissonSampled"),
 )
 _ELSEWHERE = {
     **dict.fromkeys(_EVENTS, "zetadp.accountants.events"),

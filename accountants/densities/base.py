@@ -70,6 +70,9 @@ class Density(ABC):
       norm: the norm in which a query's sensitivity bounds the distance of its pair.
       is_discrete: the loss of a whole pair takes finitely many values: its moment function never decays, and no noise has this density.
       has_atoms: the losses -distance and distance of a whole pair have positive probability.
+      is_even: a whole pair, mirrored, is the same pair in the other order.
+      is_infinitesimal: losses are so small that e^L - 1 = L: then composing adds multiples of numbers, up to their scale.
+      width: relative width to which the family's own curve is known, where that isn't rounding: no grid of it needs to be finer.
       has_transform: the pairs have a moment function whose inversion is proved (``transform``).
       dp_accounting_name: the noise's name in dp-accounting's ``from_<name>_mechanism``; None if it has no such noise.
     """
@@ -79,6 +82,9 @@ class Density(ABC):
     norm: ClassVar[Literal["l1", "l2"]]
     is_discrete: ClassVar[bool]
     has_atoms: ClassVar[bool]
+    is_even: ClassVar[bool] = True
+    is_infinitesimal: ClassVar[bool] = False
+    width: ClassVar[float] = 0.0
     has_transform: ClassVar[bool] = False
     dp_accounting_name: ClassVar[str | None] = None
 

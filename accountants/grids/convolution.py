@@ -69,6 +69,26 @@ class Window:
 
 
 @final
+@dataclass(frozen=True)
+class Tails:
+    """A composed law of tiny losses at every lattice index of its window.
+
+    Attributes:
+      losses: shape (n,), evenly spaced.
+      loss_error: by which they may be off.
+      deltas: bounds from above or below, as the law is.
+      masses: of the losses beyond each: by how much delta falls from there to the next one, over their distance.
+      doubts: by how much ``masses`` may be off.
+    """
+
+    losses: Floats
+    loss_error: float
+    deltas: Floats
+    masses: Floats
+    doubts: Floats
+
+
+@final
 class TiltedLaw:
     """The weights w_k, all rounded upwards (``grow``) or downwards; the last of them, from the loss ``jump`` on, are jumps."""
 
@@ -129,6 +149,8 @@ class Composition:
         # Divided by its largest value: a steep tilt's squares would vanish, and the bound with them.
         peak = max(float(self._kernel.max(initial=0.0)), _UNDERFLOW)
         self._kernel_norm = peak * float(np.linalg.norm(self._kernel / peak)) * (1.0 + 1e-9)
+        # e^{-ty} (1 - e^{-y}) is at most both: (1 - e^{-y}) <= min(1, y), and y e^{-ty} <= 1 / (e t).
+        self._kernel_bound = min(1.0, 0.37 / window.tilt)
 
     def _composed(self) -> tuple[Floats, float]:
         """(x over the window, bound on the 2-norm of its error)."""
@@ -179,12 +201,12 @@ class Composition:
     def _bulk_moment(self) -> float:
         return sum(count * leaf.log_moment(self.window.bulk * self.step, slice(0, leaf.bulk)) for leaf, count in self._leaves)
 
-    def _without_jumps(self, index: int) -> float:
-        """Bound on the tilted mass that is at or beyond an index without a jump. (4.8)"""
+    def _without_jumps(self, index: Floats) -> Floats:
+        """Bound on the tilted mass that is at or beyond each index without a jump. (4.8)"""
         if self.window.jump == -math.inf:
-            return 0.0
+            return np.zeros_like(index)
         turned = self.window.bulk * self.step * index
-        return math.exp(min(self._bulk_moment - turned + 1e-12 * abs(turned), self._log_whole, 700.0)) * (1.0 + 1e-9)
+        return np.exp(np.minimum(self._bulk_moment - turned + 1e-12 * np.abs(turned), min(self._log_whole, 700.0))) * (1.0 + 1e-9)
 
     @cached_property
     def aliases(self) -> float:
@@ -194,11 +216,14 @@ class Composition:
         most ``half`` ahead, or further ahead, where the kernel is small.
         """
         half = len(self._kernel) - len(self._kernel) // 4
+        return self._wrapped(half, float(self._kernel.max()), float(self._kernel[half:].max(initial=0.0)))
+
+    def _wrapped(self, half: int, peak: float, far: float) -> float:
+        """The same for a kernel of this largest value, anywhere and further than ``half`` ahead."""
         above, below = self.window.first + self.window.size, self.window.last + half - self.window.size
-        peak = float(self._kernel.max())
         total = self._beyond(above, self.window.after) * peak if above <= self._top else 0.0
         if self.window.last + len(self._kernel) - self.window.size >= 0:
-            total += math.exp(min(self._log_total, 700.0)) * float(self._kernel[half:].max(initial=0.0))
+            total += math.exp(min(self._log_total, 700.0)) * far
         if below >= 0:
             total += self._beyond(below, self.window.before) * peak
         return total * (1.0 + 1e-9)
@@ -226,6 +251,47 @@ class Composition:
             bulk, rise = bulk + count * own, rise + count * float(np.logaddexp(0.0, jumps - own)) * (1.0 + 1e-12)
         return bulk + (rise if rise > 700.0 else math.log(math.expm1(rise) + _UNDERFLOW)) + 1e-12 * (1.0 + abs(bulk))
 
+    def _kernel_beyond(self, place: int) -> float:
+        """Bound on the kernel at and beyond a place: for y >= y_0, y e^{-ty} is at most e^{-t y_0} times the larger of y_0 and 1 / t."""
+        largest = min(1.0, max(self.step * place, 1.0 / self.window.tilt))
+        return math.exp(-self._tilt_step * place) * largest * (1.0 + 1e-12)
+
+    def tails(self) -> Tails | None:
+        r"""All of ``log_delta`` in the window at once, for losses so tiny that 1 - e^{-L} is L but for rounding. (4.10)
+
+        None if the window is too short for its kernel, and the law is a lower one: then nothing bounds what wraps around.
+        """
+        window, terms = self.window, len(self._kernel)
+        count = window.last - window.first + 1
+        values, fall = self._values[: count + terms], math.exp(-self._tilt_step)
+        half = terms - terms // 4
+        if not (self.step * window.size < 1e-14 and self._tilt_step * half >= 1.0 and self._tilt_step * len(values) < 600.0):
+            return None
+        mass, moment = _geometric(values, self._tilt_step)
+        sizes, sized_moment = _geometric(np.abs(values), self._tilt_step)
+        # 2-norms of the kernels f^j and h j f^j over all j >= 1, with r = f^2.
+        rise, r = -math.expm1(-2.0 * self._tilt_step), fall * fall
+        norms = math.sqrt(r / rise), self.step * math.sqrt(r * (1.0 + r) / rise**3)
+        rounding = 8.0 * UNIT * (len(values) + 64.0)
+        index = np.asarray(window.first + np.arange(count), dtype=np.float64)
+        bulk = self._without_jumps(index)
+        wrapped = self._wrapped(half, 1.0, fall**half)
+        doubts = rounding * sizes[:count] + 1.01 * self._noise * norms[0] + wrapped + bulk + self._rest * fall**terms
+        unsure = rounding * self.step * sized_moment[:count] + 1.01 * self._noise * norms[1] + _UNDERFLOW
+        turned = self._tilt_step * index
+        scale = np.exp(self._log_scale - turned)
+        slack = 1.01 * (self._scale_error + 8.0 * UNIT * (abs(self._log_scale) + np.abs(turned) + 16.0))
+        finite = self.step * moment[:count]
+        if self.is_upper:
+            finite = np.maximum(finite, 0.0) + unsure + self._rest * self._kernel_beyond(terms + 1) + bulk * self._kernel_bound
+            deltas = scale * finite * (1.0 + slack) + self.infinity
+        else:
+            least = math.exp(self._log_least_infinity) if self._log_least_infinity > -math.inf else 0.0
+            deltas = scale * np.maximum(finite - unsure - self.aliases, 0.0) * (1.0 - slack) + least
+        masses = scale * np.maximum(mass[:count], 0.0)
+        losses = self.start + self.step * index
+        return Tails(losses, self.loss_error(max(abs(window.first), abs(window.last))), deltas, masses, scale * doubts + slack * masses)
+
     def loss(self, index: int) -> float:
         """The loss at a lattice index, off by at most ``loss_error``."""
         return self.start + self.step * index
@@ -245,12 +311,21 @@ class Composition:
         scale = self._log_scale - self._tilt_step * index
         slack = self._scale_error + 8.0 * UNIT * (abs(self._log_scale) + self._tilt_step * abs(index) + 8.0)
         if self.is_upper:
-            rest = self._rest * math.exp(-self._tilt_step * (terms + 1)) * (1.0 + 1e-12) + self._without_jumps(index)
+            rest = self._rest * self._kernel_beyond(terms + 1)
+            rest += float(self._without_jumps(np.array([float(index)]))[0]) * self._kernel_bound
             size = max(total, 0.0) + error + rest + _UNDERFLOW
             return _log_sum(scale + math.log(size) + slack, self.infinity)
         size = total - error - self.aliases - _UNDERFLOW
         finite = scale + math.log(size) - slack if size > 0.0 else -math.inf
         return finite if self._log_least_infinity == -math.inf else float(np.logaddexp(finite, self._log_least_infinity)) - 1e-14
+
+
+def _geometric(values: Floats, tilt_step: float) -> tuple[Floats, Floats]:
+    """sum_j e^{-aj} v_{k + j} and sum_j j e^{-aj} v_{k + j} over j >= 1, at every k, by sums from the end."""
+    powers = np.exp(-tilt_step * np.arange(len(values)))
+    turned = (values * powers)[::-1]
+    after = np.append(0.0, np.cumsum(turned)[:-1])
+    return (after / powers[::-1])[::-1], (np.cumsum(after) / powers[::-1])[::-1]
 
 
 def _log_sum(log_value: float, other: float) -> float:

@@ -237,7 +237,8 @@ class Lattice:
         start = self._values(nodes[:1], puts)
         slope = float(start.tail[0])
         value = float(start.lower[0]) - slope * float(self._blur(nodes[:1])[0])
-        if float(start.upper[0]) <= 1e-12 * slope or slope == 0.0:
+        is_nothing = not self._pair.family.is_infinitesimal and float(start.upper[0]) <= 1e-12 * slope
+        if is_nothing or slope == 0.0:
             return np.concatenate((put, call)), 0.0
         if put[0] < 0.5 * value:
             # The first cell's tangent is low: instead of dropping what is before the node, move it there. The tangent is 1 - gamma.

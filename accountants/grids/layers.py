@@ -18,7 +18,7 @@ from zetadp.accountants.grids.hockey_stick import calls, puts
 from zetadp.accountants.grids.layout import Estimates, Saddle
 from zetadp.accountants.grids.losses import Losses
 from zetadp.accountants.largest_loss import least_loss
-from zetadp.accountants.pairs import Pair, narrowed, widened
+from zetadp.accountants.pairs import SHIFT_ERROR, Pair, stretched
 from zetadp.mechanisms.errors import UnsupportedEvent
 
 Laws: TypeAlias = tuple[tuple[GridLaw, int], ...]
@@ -51,10 +51,17 @@ class Layer:
 
 @final
 class Plan:
-    """One direction of neighbours, laid out around one delta or epsilon."""
+    """One direction of neighbours, laid out around one delta or epsilon.
 
-    def __init__(self, pairs: tuple[tuple[Pair, int], ...], estimates: Estimates, saddle: Saddle) -> None:
-        self._pairs, self._estimates, self.saddle = pairs, estimates, saddle
+    Args:
+      pairs: with their counts.
+      estimates: of their losses.
+      saddle: what to lay it out around.
+      error: relative distance by which the laws above and below stretch and shrink the pairs.
+    """
+
+    def __init__(self, pairs: tuple[tuple[Pair, int], ...], estimates: Estimates, saddle: Saddle, error: float = SHIFT_ERROR) -> None:
+        self._pairs, self._estimates, self.saddle, self._error = pairs, estimates, saddle, error
         self._edges = estimates.edges(saddle)
         # Where the tilted law is almost nowhere near epsilon, its rounding would hide what is there.
         split = estimates.split(saddle.excess, saddle.epsilon, saddle.log_delta) if saddle.size < saddle.log_moment else None
@@ -88,14 +95,14 @@ class Plan:
             # Tilts for a delta close to 1 can leave a law whose losses, to the grid's precision, are all on one side.
             raise UnsupportedEvent("fft", "a release's losses lie on one side of 0 at the precision of its grid")
         above = tuple(
-            (Lattice(widened(pair), start, step, index).upper(), count)
+            (Lattice(stretched(pair, self._error), start, step, index).upper(), count)
             for (pair, count), (start, index) in zip(self._pairs, lattices, strict=True)
         )
         upper = Composition(above, window, upper=True)
         lower = None
         if both:
             laws = tuple(
-                (_lower_law(narrowed(pair), leaf, start, step, index), count)
+                (_lower_law(stretched(pair, -self._error), leaf, start, step, index), count)
                 for (pair, count), (leaf, _), (start, index) in zip(self._pairs, self._estimates.leaves, lattices, strict=True)
             )
             if all(len(law.masses) for law, _ in laws):
@@ -110,8 +117,9 @@ class Plan:
         Whatever the other releases' losses are, at least their least ones, one beyond it exceeds the window's last epsilon by itself.
         """
         start, step = math.fsum(count * law.start for law, count in laws), laws[0][0].step
-        lowest = zip(laws, self._pairs, strict=True)
-        least = math.fsum(n * min(law.start + step * float(law.index[0]), least_loss(widened(pair))) for (law, n), (pair, _) in lowest)
+        below = [least_loss(stretched(pair, self._error)) for pair, _ in self._pairs]
+        lowest = zip(laws, below, strict=True)
+        least = math.fsum(n * min(law.start + step * float(law.index[0]), bound) for (law, n), bound in lowest)
         if start + step * (window.last + 1) - least * (1.0 + 1e-12) + step <= end:
             return laws
         return tuple((replace(law, infinity=0.0), count) for law, count in laws)
@@ -158,7 +166,7 @@ class Plan:
         for begin, (leaf, count) in zip(starts, self._estimates.leaves, strict=True):
             start += count * begin
             top += count * leaf.last_index(begin, step)
-        reach = 2.0 / saddle.tilt
+        reach = self._estimates.window_reach / saddle.tilt
         first, last = saddle.epsilon - reach, saddle.epsilon + reach
         # Nothing may wrap around: from the right edge to the first point, or from the left edge to the end of the last point's kernel.
         left, right = max(before.loss, start), min(after.loss, start + step * top)

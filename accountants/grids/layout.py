@@ -16,6 +16,9 @@ from zetadp.accountants.grids.powers import Both, power_of_both, product_of_both
 from zetadp.accountants.largest_loss import least_loss
 from zetadp.accountants.pairs import Pair
 
+REACH, WIDE_REACH = 2.0, 4.0
+"""How far from epsilon to both sides delta is computed, over the tilt: for one answer, or for many."""
+
 _COARSE_POINTS = 4096
 _SPARE_NATS = 14.0
 _FAR_NATS = 22.0
@@ -35,6 +38,9 @@ _JUMPS = np.geomspace(0.9, 0.01, 24)
 
 _STARTS = ((-1.0, 4), (-50.0, 6), (-150.0, 6), (-400.0, 6))
 """Of the search for the delta at an epsilon: its logarithm, and how often it may move."""
+
+_MORE_ROOM = 1.0, 3.0, 10.0, 30.0, 100.0
+"""Shares of the least possible sum, downwards, by which windows for many answers may reach further."""
 
 _SMALLER_TILTS, _MORE_NATS = (0.7, 0.5, 0.35, 0.25), 10.0
 """Where jumps larger than epsilon would outweigh those that matter."""
@@ -63,8 +69,8 @@ def _spread(places: Floats, weights: Floats) -> Floats:
 @final
 @dataclass(frozen=True)
 class Saddle:
-    """A tilt, an epsilon that it suits, the approximate log delta and its slope there; of the tilted composed law spread, mean, log of the
-    mass, and the same for the part that is composed."""
+    """A tilt, an epsilon that it suits, the approximate log delta there (over the scale of losses that are all tiny) and its slope; of the
+    tilted composed law spread, mean, log of the mass, and the same for the part that is composed."""
 
     tilt: float
     epsilon: float
@@ -108,14 +114,17 @@ class Split:
 class Estimates:
     """One direction of a composition: the losses of its pairs with their counts, cut where they no longer matter at some delta."""
 
-    def __init__(self, leaves: tuple[tuple[Losses, int], ...]) -> None:
-        self.leaves = leaves
+    def __init__(self, leaves: tuple[tuple[Losses, int], ...], is_infinitesimal: bool = False) -> None:
+        self.leaves, self._is_infinitesimal = leaves, is_infinitesimal
         # A tilt other than the saddle's makes rounding, which grows with the releases, larger relative to delta.
         self._room = math.inf
         many = math.log(sum(count for _, count in leaves))
         self._spare, self._far = max(_SPARE_NATS - 1.25 * many, 1.0), max(_FAR_NATS - many, _SPARE_NATS)
         reach = sum(count * max(abs(float(leaf.losses[0])), abs(float(leaf.losses[-1]))) for leaf, count in leaves)
         self.scale = max(math.sqrt(sum(count * leaf.cumulants(0.0)[2] for leaf, count in leaves)), 1e-6 * reach)
+        # A delta of losses that are all tiny is compared with their scale.
+        self.log_unit = math.log(self.scale) if is_infinitesimal else 0.0
+        self.window_reach = WIDE_REACH if is_infinitesimal else REACH
 
     def split(self, excess: float, epsilon: float, log_delta: float) -> Split | None:
         """Jumps without which epsilon is reached with a small share of delta; None if there are none, or the whole law isn't far away.
@@ -153,7 +162,7 @@ class Estimates:
         """Estimates for a delta, with the tilt and the epsilon at which to centre the lattice."""
         found = cls._cut(pairs, log_delta)
         saddle = found._located(found.saddle_for_delta(log_delta), lambda curve, _: curve > log_delta)
-        ended = found._ended(pairs, saddle.epsilon)
+        ended = found._ended(pairs, 2.0 * saddle.epsilon)
         if ended is not None:
             nearer = ended._located(saddle, lambda curve, _: curve > log_delta)
             if ended._reaches(nearer):
@@ -161,10 +170,10 @@ class Estimates:
         return found, saddle
 
     @classmethod
-    def for_epsilon(cls, pairs: tuple[tuple[Pair, int], ...], epsilon: float) -> tuple[Estimates, Saddle]:
-        """The same for an epsilon. Where delta is that of rare jumps, the search for it may need to start near it."""
+    def for_epsilon(cls, pairs: tuple[tuple[Pair, int], ...], epsilon: float, guess: float | None = None) -> tuple[Estimates, Saddle]:
+        """The same for an epsilon. Where delta is that of rare jumps, the search for it may need to start near it, such as at a guess."""
         first: tuple[Estimates, Saddle] | None = None
-        for log_delta, rounds in _STARTS:
+        for log_delta, rounds in _STARTS if guess is None else ((guess, 6), *_STARTS):
             found, saddle, is_good = cls._searched(pairs, epsilon, log_delta, rounds)
             if is_good and (first is None or abs(saddle.epsilon - epsilon) <= 0.5 / saddle.tilt + 0.01 * epsilon):
                 return found, saddle
@@ -180,11 +189,14 @@ class Estimates:
         while True:
             found = cls._cut(pairs, log_delta)
             saddle = found._located(found.saddle_for_epsilon(epsilon), lambda _, losses: losses < epsilon)
-            ended = found._ended(pairs, epsilon)
-            if ended is not None:
+            for room in found._rooms(pairs, epsilon):
+                ended = found._ended(pairs, room)
+                if ended is None:
+                    continue
                 nearer = ended._located(saddle, lambda _, losses: losses < epsilon)
                 if ended._reaches(nearer):
                     found, saddle = ended, nearer
+                    break
             rounds -= 1
             is_found = abs(saddle.log_delta - log_delta) < 2.0
             if is_found or rounds == 0:
@@ -194,21 +206,28 @@ class Estimates:
     @classmethod
     def _cut(cls, pairs: tuple[tuple[Pair, int], ...], log_delta: float) -> Estimates:
         total = sum(count for _, count in pairs)
-        return cls(tuple((losses_of(pair).cut(log_delta + _LOG_CUT - math.log(total)), count) for pair, count in pairs))
+        leaves = tuple((losses_of(pair).cut(log_delta + _LOG_CUT - math.log(total)), count) for pair, count in pairs)
+        return cls(leaves, any(pair.family.is_infinitesimal for pair, _ in pairs))
 
-    def _ended(self, pairs: tuple[tuple[Pair, int], ...], epsilon: float) -> Estimates | None:
-        """The same with losses ended where larger ones decide alone that epsilon is exceeded; None if that shortens them little. (4.9)"""
+    def _rooms(self, pairs: tuple[tuple[Pair, int], ...], epsilon: float) -> list[float]:
+        """Epsilons up to which a window may reach if losses are ended; more than one where one window is to serve many answers."""
         reserve = -sum(count * least_loss(pair) for pair, count in pairs)
-        end = 2.0 * epsilon + 1.1 * reserve
-        if not (epsilon > 0.0 and _FEWER * end < max(float(leaf.losses[-1]) for leaf, _ in self.leaves)):
+        more = [2.0 * epsilon + share * reserve for share in _MORE_ROOM] if self._is_infinitesimal and reserve < math.inf else []
+        return [2.0 * epsilon, *more]
+
+    def _ended(self, pairs: tuple[tuple[Pair, int], ...], room: float) -> Estimates | None:
+        """The same with losses ended where larger ones decide alone that ``room`` is exceeded; None if that shortens them little. (4.9)"""
+        reserve = -sum(count * least_loss(pair) for pair, count in pairs)
+        end = room + 1.1 * reserve
+        if not (room > 0.0 and _FEWER * end < max(float(leaf.losses[-1]) for leaf, _ in self.leaves)):
             return None
-        found = Estimates(tuple((leaf.ended(end), count) for leaf, count in self.leaves))
-        found._room = 2.0 * epsilon
+        found = Estimates(tuple((leaf.ended(end), count) for leaf, count in self.leaves), self._is_infinitesimal)
+        found._room = room
         return found
 
     def _reaches(self, saddle: Saddle) -> bool:
         """Whether the losses that were ended are still beyond what the window for this saddle needs."""
-        return saddle.epsilon + 2.1 / saddle.tilt < self._room
+        return saddle.epsilon + (self.window_reach + 0.1) / saddle.tilt < self._room
 
     def _located(self, saddle: Saddle, before: Before) -> Saddle:
         """The saddle corrected by composing a coarse law: few or sparse releases are far from the approximation."""
@@ -291,7 +310,7 @@ class Estimates:
         sums = np.append(sums[1:_COARSE_POINTS], 0.0)
         losses: Floats = np.asarray(start + step * (offset + np.arange(_COARSE_POINTS)), dtype=np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):
-            curve = np.log(np.where(sums > 1e-13 * sums.max(), sums, 0.0)) + scale - saddle.tilt * losses
+            curve = np.log(np.where(sums > 1e-13 * sums.max(), sums, 0.0)) + scale - saddle.tilt * losses - self.log_unit
         return losses, curve
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
@@ -305,7 +324,8 @@ class Estimates:
         epsilon = mean - 1.0 / tilt - 1.0 / (1.0 + tilt)
         curvature = variance + 1.0 / tilt**2 + 1.0 / (1.0 + tilt) ** 2
         log_delta = value - tilt * epsilon - math.log(tilt) - math.log1p(tilt) - 0.5 * math.log(2.0 * math.pi * curvature)
-        return Saddle(tilt, epsilon, min(log_delta, 0.0), math.sqrt(variance), tilt, mean, value, value)
+        log_delta = min(log_delta - self.log_unit, 0.0)
+        return Saddle(tilt, epsilon, log_delta, math.sqrt(variance), tilt, mean, value, value)
 
     def saddle_for_delta(self, log_delta: float) -> Saddle:
         """The saddle where delta is about e^log_delta, or at epsilon 0 if delta is already smaller there."""

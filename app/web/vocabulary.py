@@ -29,8 +29,8 @@ VOCABULARY: tuple[tuple[str, str], ...] = (
     ("noise multiplier", "std / l2"),
     (
         "event",
-        "what was done to the data: `release`, `poisson_sampled`, `truncated_poisson_sampled`, `fixed_size_sampled`, `repeated`, "
-        "`composed`, `grouped`; pure data",
+        "what was done to the data: `release`, `poisson_sampled`, `truncated_poisson_sampled`, `fixed_size_sampled`, "
+        "`randomly_allocated`, `repeated`, `composed`, `grouped`; pure data",
     ),
     (
         "contribution",

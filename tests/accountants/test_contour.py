@@ -182,7 +182,7 @@ def test_a_range_that_changes_under_way_is_refused(monkeypatch):
     cut_off = Contour._cut_off
 
     def changing(self, *arguments):
-        way.transforms[0].end = 30.0
+        way.transforms[0]._end = 30.0
         return cut_off(self, *arguments)
 
     monkeypatch.setattr(Contour, "_cut_off", changing)

@@ -10,7 +10,7 @@ import math
 import pytest
 from dp_accounting import dp_event as library
 
-from zetadp.accountants import FixedSizeSampled, PoissonSampled, Release, Repeated, profile
+from zetadp.accountants import FixedSizeSampled, PoissonSampled, Release, Repeated, TruncatedPoissonSampled, profile
 from zetadp.accountants.dp_accounting_events import from_dp_accounting
 from zetadp.mechanisms import Gaussian, InvalidParameter, Sensitivity
 
@@ -62,13 +62,17 @@ def test_samples_of_a_fixed_size_are_read() -> None:
     assert math.isfinite(profile(found).epsilon(1e-5).upper)
 
 
+@pytest.mark.parametrize("adjacency", ["add_remove", "zero_out", "replace_one"])
+def test_truncated_dp_sgd_is_read(adjacency: str) -> None:
+    found = from_dp_accounting(truncated_dpsgd_event(1.1, 500, 0.1, 1000, 120), adjacency=adjacency, unit="example")
+    cut = TruncatedPoissonSampled(probability=0.1, largest_batch=120, population_size=1000, event=noisy(1.1, adjacency))
+    assert found == Repeated(count=500, event=cut)
+
+
 @pytest.mark.parametrize(
     ("event", "reason"),
-    [
-        (fixed_dpsgd_event(1.1, 500, 1000, 16, replace=True), "SampledWithReplacementDpEvent: no sample here holds a record several times"),
-        (truncated_dpsgd_event(1.1, 500, 0.1, 1000, 120), "TruncatedSubsampledGaussianDpEvent: no Poisson sample here is cut to a size"),
-    ],
-    ids=["with replacement", "truncated"],
+    [(fixed_dpsgd_event(1.1, 500, 1000, 16, replace=True), "SampledWithReplacementDpEvent: no sample here holds a record several times")],
+    ids=["with replacement"],
 )
 def test_plans_that_have_no_event_here_are_refused_with_the_reason(event: library.DpEvent, reason: str) -> None:
     with pytest.raises(InvalidParameter, match=reason):

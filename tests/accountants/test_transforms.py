@@ -183,7 +183,7 @@ SPARSE_AND_LARGE = poisson(1e-3, 0.05)
 def cut_transform(tilt):
     transform = gaussian(SPARSE_AND_LARGE, improbable=45.0)
     transform.settle(tilt, 1.3 * tilt)
-    assert transform.end < math.inf
+    assert transform.ends[0] < math.inf
     return transform
 
 
@@ -191,14 +191,14 @@ def test_what_is_left_out_is_bounded():
     transform = cut_transform(6000.0)
     with mpmath.workdps(30):
         upper = SPARSE_AND_LARGE.upper
-        lost = mpmath.fsum(w * mpmath.ncdf(mpmath.mpf(a) - transform.end) for w, a in zip(upper.weights, upper.shifts, strict=True))
+        lost = mpmath.fsum(w * mpmath.ncdf(mpmath.mpf(a) - transform.ends[0]) for w, a in zip(upper.weights, upper.shifts, strict=True))
     assert 0.0 < lost <= math.exp(transform.log_left_out) < math.exp(-45.0)
 
 
 @pytest.mark.parametrize("tilt", thinned([6000.0, 3000.0], every=2))
 def test_bounds_of_a_cut_range_are_those_of_the_restricted_law(tilt):
     transform = cut_transform(tilt)
-    moment = ExactMoment(SPARSE_AND_LARGE.upper, SPARSE_AND_LARGE.lower, tilt, transform.end)
+    moment = ExactMoment(SPARSE_AND_LARGE.upper, SPARSE_AND_LARGE.lower, tilt, transform.ends[0])
     truth = float(mpmath.log1p(moment.minus_one(0).real))
     assert truth <= float(transform.log_moment_upper(np.array([tilt]))[0]) <= truth + 2e-5
     line = transform.line(tilt, 70.0, 60, 1e-10)
@@ -215,8 +215,8 @@ def test_a_cut_where_the_integrand_is_largest_is_bounded_as_well(monkeypatch):
     pair, tilt = poisson(0.1, 0.5), 40.0
     transform = gaussian(pair, improbable=2.0)
     transform.settle(tilt, 1.3 * tilt)
-    assert transform.end == pytest.approx(2.5)
-    moment = ExactMoment(pair.upper, pair.lower, tilt, transform.end)
+    assert transform.ends[0] == pytest.approx(2.5)
+    moment = ExactMoment(pair.upper, pair.lower, tilt, transform.ends[0])
     assert float(mpmath.log1p(moment.minus_one(0).real)) <= float(transform.log_moment_upper(np.array([tilt]))[0])
     line = transform.line(tilt, 0.4, 60, 1e-10)
     errors = [abs(moment.minus_one(mpmath.mpf(0.4) * k) - mpmath.mpc(complex(line.minus_one[k]))) for k in (0, 1, 17, 59)]

@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 
 from tests.accountants.two_point_truth import local_laplace, response
-from zetadp.accountants.events import Composed, Event, FixedSizeSampled, Grouped, PoissonSampled, Release, Repeated, TruncatedPoissonSampled
+from zetadp.accountants.events import (
+    Composed,
+    Event,
+    FixedSizeSampled,
+    Grouped,
+    PoissonSampled,
+    RandomlyAllocated,
+    Release,
+    Repeated,
+    TruncatedPoissonSampled,
+)
 from zetadp.app.certificates.facts.claims import falling, guarantee_of, why_no_epsilon_without_sampling, without_sampling
 from zetadp.app.certificates.facts.guarantee import ApproximateDp, DeltaPoint
 from zetadp.app.certificates.facts.report import Status
@@ -43,6 +53,7 @@ EVENTS: dict[str, Event] = {
     "cut": Repeated(
         count=50, event=TruncatedPoissonSampled(probability=0.1, largest_batch=20, population_size=100, event=release(Adjacency.ADD_REMOVE))
     ),
+    "allocated": Repeated(count=2, event=RandomlyAllocated(steps=20, event=release())),
     "users": Grouped(size=4, unit="user", event=Repeated(count=50, event=PoissonSampled(probability=0.05, event=release()))),
     "replaced": Repeated(count=50, event=PoissonSampled(probability=0.1, event=release(Adjacency.REPLACE_ONE, 2.0, 1.0))),
     "mixed": Composed(events=(Repeated(count=20, event=fixed(10, 100)), PoissonSampled(probability=0.1, event=release()), release())),
@@ -152,7 +163,16 @@ def test_a_sample_that_is_cut_is_told_with_its_numbers() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["fixed size", "fixed size, replaced", "cut", "mixed"])
+def test_a_random_allocation_is_told_with_its_steps() -> None:
+    (found,) = releases_of(EVENTS["allocated"])
+    assert sampling_in_words(found) == "each unit in one of 20 releases, chosen uniformly"
+    assert release_phrase(found, "record") == (
+        "2 releases with gaussian noise of standard deviation 3.0 on each real component, each in 20 steps, of which each record takes "
+        "part in one, chosen uniformly"
+    )
+
+
+@pytest.mark.parametrize("name", ["fixed size", "fixed size, replaced", "cut", "allocated", "mixed"])
 def test_samples_of_fixed_size_have_no_epsilon_without_sampling(name: str) -> None:
     # Whole releases with this noise are mu = 1/3 each; the sampled ones displace records, at twice the distance.
     assert without_sampling(EVENTS[name]) is None
@@ -162,7 +182,7 @@ def test_a_certificate_says_why_samples_of_fixed_size_have_no_epsilon_without_sa
     guarantee = guarantee_of(EVENTS["fixed size"], DELTA, RandomOrigin.OPERATING_SYSTEM)
     assert isinstance(guarantee, ApproximateDp)
     assert guarantee.epsilon_without_sampling is None
-    assert why_no_epsilon_without_sampling(EVENTS["fixed size"]).startswith("samples have a fixed or a largest size")
+    assert why_no_epsilon_without_sampling(EVENTS["fixed size"]).startswith("samples have a fixed or a largest size, or hold")
     assert why_no_epsilon_without_sampling(release()).startswith("nothing was sampled")
 
 

@@ -158,6 +158,7 @@ class FftProfile(PrivacyProfile):
         if not all(pair.symmetric for pair, _ in pairs):
             self._sides.append(tuple((reverse(pair), count) for pair, count in pairs))
         self._largest = [math.fsum(n * largest_loss(widened(pair)) for pair, n in side) * (1.0 + 8.0 * UNIT) for side in self._sides]
+        self._width = max(WIDTH, *(pair.family.width for pair, _ in pairs))
         self._kept: list[list[Layer]] = [[] for _ in self._sides]
         self._silent: list[tuple[float, float]] = []
 
@@ -181,12 +182,14 @@ class FftProfile(PrivacyProfile):
             low = epsilon_lower(layer.lower, log_delta) if layer.lower is not None else 0.0
             return low, epsilon_upper(layer.upper, log_delta)
 
-        low, high = self._bracket([Plan(side, *Estimates.for_delta(side, log_delta)) for side in self._sides], ends, _width_of)
+        low, high = self._bracket(
+            [Plan(side, *Estimates.for_delta(side, log_delta)) for side in self._sides], ends, lambda _low, high: self._width * high
+        )
         if 0.0 < high < math.inf and high - low > _POOR * high:
             # The estimate of epsilon was far off and the lattices are elsewhere: try again around the upper end.
             self._kept = [[] for _ in self._sides]
             plans = [Plan(side, *Estimates.for_epsilon(side, high)) for side in self._sides]
-            again = self._bracket(plans, ends, _width_of)
+            again = self._bracket(plans, ends, lambda _low, high: self._width * high)
             low, high = max(low, again[0]), min(high, again[1])
         return low, high
 
@@ -226,7 +229,7 @@ class FftProfile(PrivacyProfile):
             return low, log_delta_bound(layer.upper, epsilon)
 
         # Delta to a share of WIDTH, or as well as epsilon is known to one.
-        return self._bracket(plans, ends, lambda _low, _high: WIDTH * max(epsilon * tilt, 1.0), 1.0 / tilt)
+        return self._bracket(plans, ends, lambda _low, _high: self._width * max(epsilon * tilt, 1.0), 1.0 / tilt)
 
     def _bracket(
         self,
@@ -313,10 +316,6 @@ def unsupported_parts(parts: Mapping[Leaf, int]) -> str | None:
 def _is_hopeless(layer: Layer) -> bool:
     """Whether a finer grid is hardly worth its time: there was no law below, and it isn't a small one any more."""
     return layer.lower is None and layer.upper.window.size > _SMALL
-
-
-def _width_of(_low: float, high: float) -> float:
-    return WIDTH * high
 
 
 def _check_floor(log_delta: float) -> None:

@@ -14,6 +14,7 @@ from zetadp.accountants.events import (
     Grouped,
     NonPrivate,
     PoissonSampled,
+    RandomlyAllocated,
     Release,
     Repeated,
     TruncatedPoissonSampled,
@@ -65,7 +66,7 @@ def why_no_epsilon_without_sampling(event: Event) -> str:
     if is_whole(event):
         return "nothing was sampled: every release used all of the data"
     if without_sampling(event) is None:
-        return "samples have a fixed or a largest size: one record may displace another, so releases on all of the data don't compare"
+        return "samples have a fixed or a largest size, or hold every record once: releases on all of the data don't compare"
     return "no accountant proves a finite epsilon for the same releases on all of the data"
 
 
@@ -77,7 +78,7 @@ def without_sampling(event: Event) -> Event | None:
 
 def _on_all_data(event: Event) -> Event:
     match event:
-        case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled():
+        case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated():
             return _on_all_data(event.event)
         case Repeated():
             return Repeated(count=event.count, event=_on_all_data(event.event))

@@ -13,6 +13,7 @@ from zetadp.accountants.events import (
     Grouped,
     NonPrivate,
     PoissonSampled,
+    RandomlyAllocated,
     Release,
     Repeated,
     Sampled,
@@ -124,6 +125,8 @@ def sampling_in_words(release: Drawn) -> str:
     """The records that it used, in words."""
     if isinstance(release.release, FixedSizeSampled):
         return f"{release.release.sample_size} of {release.release.population_size}, without replacement"
+    if isinstance(release.release, RandomlyAllocated):
+        return f"each unit in one of {release.release.steps} releases, chosen uniformly"
     if release.leaf.is_whole:
         return "all of the data"
     if isinstance(release.release, TruncatedPoissonSampled):
@@ -160,6 +163,8 @@ def noise_phrase(mechanism: AnyMechanism) -> str:
 def _drawn(release: Drawn, who: str) -> str:
     if isinstance(release.release, FixedSizeSampled):
         return f"on samples of exactly {release.release.sample_size} of {release.release.population_size} records"
+    if isinstance(release.release, RandomlyAllocated):
+        return f"each in {release.release.steps} steps, of which each {who} takes part in one, chosen uniformly"
     if isinstance(release.release, TruncatedPoissonSampled):
         cut = f"samples cut to at most {release.release.largest_batch} of at most {release.release.population_size} records"
         return f"each {who} drawn with probability {exact(release.release.probability)}, {cut}"
@@ -178,5 +183,5 @@ def _parts(event: Event, group: int, count: int) -> Iterator[tuple[SingleRelease
             yield from _parts(event.event, group * event.size, count)
         case NonPrivate():
             return
-        case Release() | PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled():
+        case Release() | PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated():
             yield event, group, count

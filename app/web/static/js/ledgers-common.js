@@ -32,6 +32,8 @@ function eventWords(event) {
       return `${eventWords(event.event)} of a random sample, each unit with probability ${figure(event.probability)}`;
     case "truncated_poisson_sampled":
       return `${eventWords(event.event)} of a random sample, each unit with probability ${figure(event.probability)}, at most ${event.largest_batch} of them`;
+    case "randomly_allocated":
+      return `${event.steps} times ${eventWords(event.event)}, each unit in one of them`;
     case "fixed_size_sampled":
       return `${eventWords(event.event)} of a random sample of fixed size`;
     case "composed":

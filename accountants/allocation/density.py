@@ -1,0 +1,86 @@
+r"""The family of a random allocation's pairs: the base's whole pair on one of t coordinates, chosen uniformly, against nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import numpy as np
+
+from zetadp.accountants.allocation.curve import curve_of
+from zetadp.accountants.allocation.summand import is_reversed
+from zetadp.accountants.densities import Calls, Density, Floats, LossLaw, RatioNodes
+from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.mechanisms.loss import PrivacyLoss
+
+_NODES = 4000
+_LARGEST = 40.0
+
+
+@final
+@dataclass(frozen=True)
+class Allocated(Density):
+    """((1/t) sum_i of the base's copy at its distance on coordinate i, all copies at 0); a pair has one copy each.
+
+    Attributes:
+      base: the family of one release.
+      steps: t.
+    """
+
+    loss_type: ClassVar[type[PrivacyLoss]] = PrivacyLoss
+    is_discrete = False
+    has_atoms = False
+    is_even = False
+    width = 1e-5
+    base: Density
+    steps: int
+
+    @property
+    def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return f"randomly allocated {self.base.name}"
+
+    @property
+    def norm(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.base.norm
+
+    def loss(self, distance: float) -> PrivacyLoss:
+        """Of the whole release: by quasi-convexity its Renyi divergences bound the allocation's."""
+        return self.base.loss(distance)
+
+    def gdp_mu(self, distance: float) -> float | None:
+        del distance
+        return None
+
+    def largest_loss(self, upper: Mixture, lower: Mixture) -> float:
+        return self.base.largest_loss(upper, lower)
+
+    def calls(self, upper: Mixture, lower: Mixture, epsilons: Floats) -> Calls:
+        curve = curve_of(self.base, upper.shifts[-1] - lower.shifts[0], self.steps)
+        return curve.backward(epsilons) if is_reversed(upper) else curve.forward(epsilons)
+
+    def losses(self, upper: Mixture, lower: Mixture) -> LossLaw:
+        ahead = _tails(self, upper, lower)
+        behind = _tails(self, lower.mirrored, upper.mirrored)
+        # P(L > eps) ahead; P(-L > eps) is e^{-eps} times what the other order has beyond eps, as a mass of its first law.
+        losses = np.concatenate((-behind[0][::-1], ahead[0]))
+        weights = np.concatenate(((behind[2] * np.exp(-behind[0]))[::-1], ahead[2]))
+        rest = max(1.0 - float(weights.sum()), 0.0)
+        weights[len(behind[0])] += rest
+        kept = weights > 1e-290
+        return LossLaw(losses[kept], np.log(weights[kept]), ())
+
+    def ratio_nodes(self, upper: Mixture, lower: Mixture, order: float, *, upper_half: bool) -> RatioNodes | None:
+        del upper, lower, order, upper_half
+        return None
+
+
+def _tails(family: Allocated, upper: Mixture, lower: Mixture) -> tuple[Floats, Floats, Floats]:
+    """(losses > 0, P's mass beyond each, P's mass near each)."""
+    rough = np.geomspace(1e-6, _LARGEST, 400)
+    known = family.calls(upper, lower, rough)
+    end = float(rough[np.flatnonzero(known.lower + known.tail > 1e-30)[-1]]) if bool((known.tail > 1e-30).any()) else 1e-6
+    edges = np.linspace(0.0, end, _NODES + 1)
+    there = family.calls(upper, lower, edges)
+    beyond = np.maximum.accumulate((there.lower + there.tail)[::-1])[::-1]
+    masses = np.append(beyond[:-1] - beyond[1:], beyond[-1])
+    return edges + 0.5 * end / _NODES, beyond, masses
