@@ -7,7 +7,7 @@ where it is about 1 down to ``SMALLEST``. proofs/allocation.md
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import final
 
@@ -120,7 +120,9 @@ def _part(pair: Pair, steps: int, level: float, guess: float | None) -> _Part:
     log_delta = math.log(max(float(above.deltas[last]), 1e-300)) - estimates.log_unit
     first, end = (float(above.losses[k]) / ETA * (1.0 - 1e-12) for k in (1, -2))
     lower_end = end if below is None else min(end, float(below.losses[-2]) / ETA * (1.0 - 1e-12))
-    return _Part(level, first, end, lower_end, float(above.losses[last]) / ETA, log_delta, above, below)
+    nothing = np.empty(0)
+    kept = replace(above, masses=nothing, doubts=nothing)  # only lower bounds come with tangents
+    return _Part(level, first, end, lower_end, float(above.losses[last]) / ETA, log_delta, kept, below)
 
 
 def _place(tails: Tails, at: Floats) -> tuple[np.ndarray, Floats]:
@@ -213,4 +215,4 @@ def curve_of(base: Density, distance: float, steps: int) -> AllocationCurve:
     return _curve(base, math.ldexp(round(math.ldexp(mantissa, _BITS)), exponent - _BITS), steps)
 
 
-_curve = lru_cache(maxsize=32)(AllocationCurve)
+_curve = lru_cache(maxsize=8)(AllocationCurve)

@@ -167,7 +167,7 @@ def test_sampled_rows_of_one_user_come_one_by_one_unless_tied_together():
     release = Release(mechanism=local_gaussian(4, std=4.0))
     sampled = PoissonSampled(probability=0.3, event=release)
     assert leaves(of_users(3, sampled)) == leaves(Repeated(count=3, event=sampled))
-    with pytest.raises(UnsupportedEvent, match="groups of local releases with samples of a fixed size"):
+    with pytest.raises(UnsupportedEvent, match="groups of local releases with samples of a fixed or a largest size"):
         profile(of_users(3, FixedSizeSampled(sample_size=3, population_size=10, event=release)))
 
 

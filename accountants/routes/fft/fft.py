@@ -158,7 +158,7 @@ class FftProfile(PrivacyProfile):
         if not all(pair.symmetric for pair, _ in pairs):
             self._sides.append(tuple((reverse(pair), count) for pair, count in pairs))
         self._largest = [math.fsum(n * largest_loss(widened(pair)) for pair, n in side) * (1.0 + 8.0 * UNIT) for side in self._sides]
-        self._width = max(WIDTH, *(pair.family.width for pair, _ in pairs))
+        self._width = max([WIDTH, *(pair.family.width for pair, _ in pairs)])
         self._kept: list[list[Layer]] = [[] for _ in self._sides]
         self._silent: list[tuple[float, float]] = []
 
