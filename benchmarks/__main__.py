@@ -13,6 +13,7 @@ import sys
 PARTS = (
     "closed_form",
     "accounting",
+    "samplings",
     "random_points",
     "filters",
     "calculators",

@@ -84,22 +84,26 @@ class OneOrder:
             level, guess = part.last, part.log_delta
             if not guess > _DEPTH:
                 break
-        # A part serves from half way to the one before it, or from where its window begins.
-        between = [max(0.5 * (a.centre + b.centre), b.first) for a, b in zip(self._parts, self._parts[1:], strict=False)]
-        self._starts = np.array(between)
+        self._centres = np.array([part.centre for part in self._parts])
 
     def at(self, level: Floats, error: Floats) -> Calls:
         """Bounds over eta; ``tail`` is the mass beyond each level. ``error``: by how much the levels may be off."""
         lower, upper, mass, doubt = (np.zeros_like(level) for _ in range(4))
-        which = np.searchsorted(self._starts, level, side="right")
+        upper += math.inf
+        nearest = np.searchsorted(self._centres, level, side="right") - 1
         for number, part in enumerate(self._parts):
-            here = which == number
-            if here.any():
-                # Beyond the window's end the bound at its end holds, and no lower one is known.
-                upper[here] = _above(part.above, np.minimum(level[here] - error[here], part.end) * ETA)
-            here &= level + error < part.lower_end
-            if part.below is not None and here.any():
-                lower[here], mass[here], doubt[here] = _below(part.below, (level[here] + error[here]) * ETA)
+            # The window whose centre is the last one before, and those next to it: the better bound of each kind.
+            here = np.flatnonzero((np.abs(nearest - number) <= 1) & (level >= part.first))
+            if len(here) == 0:
+                continue
+            # Beyond the window's end the bound at its end holds, and no lower one is known.
+            upper[here] = np.minimum(upper[here], _above(part.above, np.minimum(level[here] - error[here], part.end) * ETA))
+            here = here[level[here] + error[here] < part.lower_end]
+            if part.below is not None and len(here):
+                low, slope, unsure = _below(part.below, (level[here] + error[here]) * ETA)
+                kept = low > lower[here]
+                better = here[kept]
+                lower[better], mass[better], doubt[better] = low[kept], slope[kept], unsure[kept]
         return Calls(lower, upper, mass, doubt)
 
 

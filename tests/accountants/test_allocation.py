@@ -175,6 +175,13 @@ def test_epsilon_is_narrow_and_below_that_of_poisson_samples(count, route):
     assert bound.upper < poisson.lower  # seen for these numbers; no law
 
 
+def test_epochs_are_narrow_from_the_bulk_to_single_large_ratios():
+    found = profile(allocated(200, gaussian(1.0), 5))
+    for delta in (1e-4, 1e-8, 1e-12):
+        bound = found.epsilon(delta)
+        assert bound.upper - bound.lower <= 1e-5 * bound.upper
+
+
 def test_it_composes_with_other_releases():
     event = Composed(events=(allocated(20, gaussian(1.0), 2), gaussian(5.0)))
     bound = profile(event).epsilon(1e-5)
