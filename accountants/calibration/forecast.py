@@ -109,7 +109,7 @@ def _reference(event: Event, parameter: Parameter) -> tuple[_Varies, float, floa
 
 def _part(leaf: Leaf, count: int) -> _Part:
     loss = leaf.mechanism.privacy_loss()
-    size = loss.distance
+    size, count = loss.distance, count * leaf.steps
     # A sample of fixed size, one record more or less: two records swap places, errata Z12. Of a largest size: hardly ever.
     twice = leaf.scheme == "fixed_size" and leaf.mechanism.sensitivity.adjacency is not Adjacency.REPLACE_ONE
     size *= 2.0 if twice else 1.0
