@@ -166,6 +166,17 @@ def _records(rng, family, number, longest):
     return records / length[:, None] * longest * rng.choice([1.0, 1.0, rng.uniform()], size=(number, 1))
 
 
+def _neighbours(rng, family, contribution, adjacency):
+    """Four records, and the same without the last one, with another in its place, or with nothing."""
+    records = _records(rng, family, 4, contribution)
+    changed = {
+        "add_remove": records[:-1],
+        "replace_one": np.vstack([records[:-1], _records(rng, family, 1, contribution)]),
+        "zero_out": np.vstack([records[:-1], np.zeros((1, 2))]),
+    }
+    return records, changed[adjacency]
+
+
 def _worst_found(family, found, laws):
     """The largest excess of random data sets' divergence over the pair's, over all levels."""
     allowed = {level: profile(pair_of(found), level) for level in LEVELS}
@@ -206,12 +217,7 @@ def test_no_data_set_exceeds_the_fixed_size_pair(family, adjacency):
 
     def laws():
         for _ in range(8):
-            records = _records(rng, family, 4, contribution)
-            changed = {
-                "add_remove": records[:-1],
-                "replace_one": np.vstack([records[:-1], _records(rng, family, 1, contribution)]),
-                "zero_out": np.vstack([records[:-1], np.zeros((1, 2))]),
-            }[adjacency]
+            records, changed = _neighbours(rng, family, contribution, adjacency)
             yield fixed_size_law(family, records, 2, axes), fixed_size_law(family, changed, 2, axes)
 
     move = 2.0 * contribution if adjacency == "replace_one" else contribution
@@ -227,12 +233,7 @@ def test_no_data_set_exceeds_the_pair_of_a_sample_that_is_cut(family, adjacency,
 
     def laws():
         for _ in range(4):
-            records = _records(rng, family, 4, contribution)
-            changed = {
-                "add_remove": records[:-1],
-                "replace_one": np.vstack([records[:-1], _records(rng, family, 1, contribution)]),
-                "zero_out": np.vstack([records[:-1], np.zeros((1, 2))]),
-            }[adjacency]
+            records, changed = _neighbours(rng, family, contribution, adjacency)
             yield tuple(truncated_law(family, one, 0.6, most, axes) for one in (records, changed))
 
     bounds = {"move": 2.0 * contribution, "contribution": contribution} if adjacency == "replace_one" else {"move": contribution}
