@@ -15,12 +15,15 @@ from tests.accountants.test_dominating import both_orders, noise_density
 from tests.mechanisms.local import local_gaussian
 from zetadp.accountants import Composed, Event, Grouped, PoissonSampled, RandomlyAllocated, Release, Repeated, profile
 from zetadp.accountants.allocation.curve import AllocationCurve, curve_of
+from zetadp.accountants.allocation.summand import ETA, Summand
 from zetadp.accountants.densities import GAUSSIAN, LAPLACE
 from zetadp.accountants.densities.mixtures import Mixture
 from zetadp.accountants.dominating import pair_of
 from zetadp.accountants.dp_accounting_events import to_dp_accounting
 from zetadp.accountants.events import leaves
 from zetadp.accountants.grids.hockey_stick import calls
+from zetadp.accountants.grids.layers import Plan
+from zetadp.accountants.grids.layout import Estimates
 from zetadp.accountants.pairs import Pair
 from zetadp.mechanisms import InvalidParameter, UnsupportedEvent
 
@@ -121,6 +124,22 @@ def test_far_beyond_the_curve_its_last_bounds_hold():
     for found in (curve.forward(np.array([50.0, 1e30])), curve.backward(np.array([50.0, 1e30]))):
         assert np.all(found.lower == 0.0)
         assert np.all((found.upper >= 0.0) & (found.upper < 1e-15))
+
+
+def test_all_indices_of_a_window_at_once_are_those_one_at_a_time():
+    pair = Pair(Summand(GAUSSIAN, 1.1), Mixture((1.0,), (1.0,)), Mixture((1.0,), (0.0,)))
+    estimates, saddle = Estimates.for_epsilon(((pair, 15),), 5.0 * ETA)
+    layer = Plan(((pair, 15),), estimates, saddle).layer(1e-2 * ETA, both=True)
+    for law in (layer.upper, layer.lower):
+        tails, window = law.tails(), law.window
+        chosen = np.linspace(0, window.last - window.first, 25).astype(int)
+        ones = np.array([math.exp(law.log_delta(window.first + int(k))) for k in chosen])
+        assert tails.deltas[chosen] == pytest.approx(ones, rel=1e-7)
+        # The mass beyond an index is how much the law's curve falls to the next one, over their distance.
+        falls = -np.diff(tails.deltas) / law.step
+        inside = tails.masses[:-1] > 1e-3
+        assert np.all(np.abs(falls - tails.masses[:-1])[inside] <= 1e-4 * tails.masses[:-1][inside])
+        assert np.all(tails.doubts[:-1][inside] <= 1e-4 * tails.masses[:-1][inside])
 
 
 # -- the pair ------------------------------------------------------------------------------------------------------------------------
