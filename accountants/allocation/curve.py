@@ -1,7 +1,7 @@
 r"""The curve of a random allocation, E[(S/t - gamma)_+] for a sum S of t ratios, in both orders: bounds at every epsilon >= 0.
 
-It is laid out once for each number of steps and distance: a few composed laws of tiny losses, each around its own part of the curve, from
-where it is about 1 down to ``SMALLEST``. proofs/allocation.md
+It is laid out once for each number of steps and distance: a few composed laws of tiny losses, each around its own part of the curve.
+proofs/allocation.md
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class OneOrder:
     """E[(S - t - level)_+], or E[(t - S - level)_+], at levels >= 0."""
 
     def __init__(self, pair: Pair, steps: int) -> None:
-        self._steps, self._parts = steps, list[_Part]()
+        self._parts = list[_Part]()
         level, guess = 0.0, None
         for _ in range(_MOST_WINDOWS):
             deadline.check()
@@ -116,6 +116,9 @@ def _part(pair: Pair, steps: int, level: float, guess: float | None) -> _Part:
     if above is None:
         raise UnsupportedEvent("random allocation", "its grid would be too short for its sums")
     below = None if layer.lower is None else layer.lower.tails()
+    blur = 2.0 * above.loss_error + 32.0 * UNIT * float(np.max(np.abs(above.losses)))
+    if not (np.all(np.isfinite(above.deltas)) and 16.0 * blur < above.losses[1] - above.losses[0]):
+        raise UnsupportedEvent("random allocation", "the numbers of its grid are outside what floats can tell apart")
     start = int(np.searchsorted(above.losses, ETA * level))
     if not 1 < start < len(above.losses) - 2:
         raise UnsupportedEvent("random allocation", "the grid for its sums is elsewhere than it should be")
@@ -185,7 +188,7 @@ class AllocationCurve:
         """E_Q[(S/t - e^eps)_+]: P, the allocation with the record, against Q."""
         t = float(self._steps)
         gain = np.expm1(np.minimum(epsilons, 600.0))
-        found = self._forward.at(t * gain, 8.0 * UNIT * t * gain)
+        found = self._forward.at(t * gain, 16.0 * UNIT * t * gain)
         # The linear sums from those of 1 - e^{-L}. (1)
         upper = found.upper / (ETA * t) * (1.0 + LINEAR) + self._beyond
         gamma = 1.0 + gain
@@ -198,7 +201,7 @@ class AllocationCurve:
         """E_Q[(1 - e^eps S/t)_+]: Q against P."""
         t = float(self._steps)
         fall = -np.expm1(-epsilons)
-        found = self._backward.at(t * fall, 8.0 * UNIT * t * fall)
+        found = self._backward.at(t * fall, 16.0 * UNIT * t * fall)
         gamma = np.exp(np.minimum(epsilons, 600.0))
         lower = found.lower / (ETA * t) * gamma * (1.0 - LINEAR)
         before = np.searchsorted(self._known, epsilons, side="right") - 1
@@ -209,7 +212,7 @@ class AllocationCurve:
     def _backward_upper(self, epsilons: Floats) -> Floats:
         t = float(self._steps)
         fall = -np.expm1(-epsilons)
-        found = self._backward.at(t * fall, 8.0 * UNIT * t * fall)
+        found = self._backward.at(t * fall, 16.0 * UNIT * t * fall)
         return np.minimum(found.upper / (ETA * t) * np.exp(np.minimum(epsilons, 600.0)) * (1.0 + LINEAR), 1.0)
 
 

@@ -87,8 +87,8 @@ class Summand(Density):
         level = np.where(inside, -np.log1p(-np.where(inside, y, 0.0)), 0.0)
         there = self.base.calls(upper, lower, level)
         mass = there.lower + there.tail
-        # 1 - y is off by u, and so is its logarithm, over itself.
-        moved = (8.0 * UNIT * level + 2.0 * UNIT / rest) * (there.tail + there.doubt)
+        # 1 - y is off by 2u, and so is its logarithm, over itself; and the factor in front.
+        moved = (8.0 * UNIT * level + 2.0 * UNIT / rest) * (there.upper + there.tail + there.doubt)
         doubt = there.doubt + (there.upper - there.lower) + 8.0 * LINEAR * mass
         return Calls(
             np.where(inside, ETA * np.maximum(rest * (there.lower - moved), 0.0) * (1.0 - 8.0 * UNIT), 0.0),

@@ -259,7 +259,7 @@ class Composition:
     def tails(self) -> Tails | None:
         r"""All of ``log_delta`` in the window at once, for losses so tiny that 1 - e^{-L} is L but for rounding. (4.10)
 
-        None if the window is too short for its kernel, and the law is a lower one: then nothing bounds what wraps around.
+        None if losses aren't tiny, or the window is too short for its kernel: then nothing bounds what wraps around.
         """
         window, terms = self.window, len(self._kernel)
         count = window.last - window.first + 1
@@ -272,7 +272,7 @@ class Composition:
         # 2-norms of the kernels f^j and h j f^j over all j >= 1, with r = f^2.
         rise, r = -math.expm1(-2.0 * self._tilt_step), fall * fall
         norms = math.sqrt(r / rise), self.step * math.sqrt(r * (1.0 + r) / rise**3)
-        rounding = 8.0 * UNIT * (len(values) + 64.0)
+        rounding = 8.0 * UNIT * (len(values) + 64.0 + self._tilt_step * len(values))
         index = np.asarray(window.first + np.arange(count), dtype=np.float64)
         bulk = self._without_jumps(index)
         wrapped = self._wrapped(half, 1.0, fall**half)
