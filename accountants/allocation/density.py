@@ -3,15 +3,14 @@ r"""The family of a random allocation's pairs: the base's whole pair on one of t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import final
 
 import numpy as np
 
 from zetadp.accountants.allocation.curve import curve_of
-from zetadp.accountants.allocation.summand import is_reversed
-from zetadp.accountants.densities import Calls, Density, Floats, LossLaw, RatioNodes
+from zetadp.accountants.allocation.derived import Derived, is_reversed
+from zetadp.accountants.densities import Calls, Density, Floats, LossLaw
 from zetadp.accountants.densities.mixtures import Mixture
-from zetadp.mechanisms.loss import PrivacyLoss
 
 _NODES = 4000
 _LARGEST = 40.0
@@ -19,7 +18,7 @@ _LARGEST = 40.0
 
 @final
 @dataclass(frozen=True)
-class Allocated(Density):
+class Allocated(Derived):
     """((1/t) sum_i of the base's copy at its distance on coordinate i, all copies at 0); a pair has one copy each.
 
     Attributes:
@@ -27,10 +26,6 @@ class Allocated(Density):
       steps: t.
     """
 
-    loss_type: ClassVar[type[PrivacyLoss]] = PrivacyLoss
-    is_discrete = False
-    has_atoms = False
-    is_even = False
     width = 1e-5
     base: Density
     steps: int
@@ -42,14 +37,6 @@ class Allocated(Density):
     @property
     def norm(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.base.norm
-
-    def loss(self, distance: float) -> PrivacyLoss:
-        """Of the whole release: by quasi-convexity its Renyi divergences bound the allocation's."""
-        return self.base.loss(distance)
-
-    def gdp_mu(self, distance: float) -> float | None:
-        del distance
-        return None
 
     def largest_loss(self, upper: Mixture, lower: Mixture) -> float:
         return self.base.largest_loss(upper, lower)
@@ -63,19 +50,15 @@ class Allocated(Density):
         behind = _tails(self, lower.mirrored, upper.mirrored)
         # P(L > eps) ahead; P(-L > eps) is e^{-eps} times what the other order has beyond eps, as a mass of its first law.
         losses = np.concatenate((-behind[0][::-1], ahead[0]))
-        weights = np.concatenate(((behind[2] * np.exp(-behind[0]))[::-1], ahead[2]))
+        weights = np.concatenate(((behind[1] * np.exp(-behind[0]))[::-1], ahead[1]))
         rest = max(1.0 - float(weights.sum()), 0.0)
         weights[len(behind[0])] += rest
         kept = weights > 1e-290
         return LossLaw(losses[kept], np.log(weights[kept]), ())
 
-    def ratio_nodes(self, upper: Mixture, lower: Mixture, order: float, *, upper_half: bool) -> RatioNodes | None:
-        del upper, lower, order, upper_half
-        return None
 
-
-def _tails(family: Allocated, upper: Mixture, lower: Mixture) -> tuple[Floats, Floats, Floats]:
-    """(losses > 0, P's mass beyond each, P's mass near each)."""
+def _tails(family: Allocated, upper: Mixture, lower: Mixture) -> tuple[Floats, Floats]:
+    """(losses > 0, P's mass near each)."""
     rough = np.geomspace(1e-6, _LARGEST, 400)
     known = family.calls(upper, lower, rough)
     end = float(rough[np.flatnonzero(known.lower + known.tail > 1e-30)[-1]]) if bool((known.tail > 1e-30).any()) else 1e-6
@@ -83,4 +66,4 @@ def _tails(family: Allocated, upper: Mixture, lower: Mixture) -> tuple[Floats, F
     there = family.calls(upper, lower, edges)
     beyond = np.maximum.accumulate((there.lower + there.tail)[::-1])[::-1]
     masses = np.append(beyond[:-1] - beyond[1:], beyond[-1])
-    return edges + 0.5 * end / _NODES, beyond, masses
+    return edges + 0.5 * end / _NODES, masses

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import final
 
 import numpy as np
 
+from zetadp.accountants.allocation.derived import Derived, is_reversed
 from zetadp.accountants.arithmetic import UNIT
-from zetadp.accountants.densities import TINY, Calls, Density, Floats, LossLaw, RatioNodes
+from zetadp.accountants.densities import TINY, Calls, Density, Floats, LossLaw
 from zetadp.accountants.densities.mixtures import Mixture
-from zetadp.mechanisms.loss import PrivacyLoss
 
 ETA = 1e-100
 """Large enough for products with probabilities to stay floats, and so small that its square is nothing beside it."""
@@ -34,7 +34,7 @@ def beyond(log_square: float) -> float:
 
 @final
 @dataclass(frozen=True)
-class Summand(Density):
+class Summand(Derived):
     """The pair (law of Z under Q, e^{-Z} times it) of a base family; in the other order the losses are -Z.
 
     Attributes:
@@ -42,22 +42,11 @@ class Summand(Density):
       log_square: at least log E[X^2] for every distance that is asked for.
     """
 
-    loss_type: ClassVar[type[PrivacyLoss]] = PrivacyLoss
     name = "share of a random allocation"
     norm = "l2"
-    is_discrete = False
-    has_atoms = False
-    is_even = False
     is_infinitesimal = True
     base: Density
     log_square: float
-
-    def loss(self, distance: float) -> PrivacyLoss:
-        return self.base.loss(distance)
-
-    def gdp_mu(self, distance: float) -> float | None:
-        del distance
-        return None
 
     def largest_loss(self, upper: Mixture, lower: Mixture) -> float:
         if is_reversed(upper):
@@ -103,12 +92,3 @@ class Summand(Density):
         kept = np.abs(law.losses) < 600.0
         losses, logs = ETA * np.expm1(law.losses[kept]), (law.log_weights - law.losses)[kept]
         return LossLaw(-losses[::-1], logs[::-1], ()) if turned else LossLaw(losses, logs, ())
-
-    def ratio_nodes(self, upper: Mixture, lower: Mixture, order: float, *, upper_half: bool) -> RatioNodes | None:
-        del upper, lower, order, upper_half
-        return None
-
-
-def is_reversed(upper: Mixture) -> bool:
-    """Whether a pair of one copy each, one of them at 0, has that one above: then it is shown in the other order."""
-    return upper.shifts[-1] == 0.0
