@@ -8,7 +8,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from scipy import fft, optimize, special
+from scipy import optimize, special
 
 from tests.accountants.events import WORK_SET, fixed_size, gaussian, laplace, replace_one_gaussian, training
 from tests.selection import chosen
@@ -16,7 +16,7 @@ from zetadp.accountants import Composed, FixedSizeSampled, Grouped, PoissonSampl
 from zetadp.accountants.arithmetic import UNIT
 from zetadp.accountants.densities import GAUSSIAN, LAPLACE, RESPONSE
 from zetadp.accountants.densities.mixtures import Mixture
-from zetadp.accountants.grids.convolution import FFT_ERROR, Composition, Window
+from zetadp.accountants.grids.convolution import Composition, Window
 from zetadp.accountants.grids.grid import Lattice
 from zetadp.accountants.grids.hockey_stick import calls, puts, reverse
 from zetadp.accountants.grids.layers import Plan
@@ -296,18 +296,6 @@ def test_kernel_cut_short_is_made_up_for():
     assert upper.log_delta(first) >= whole.log_delta(first) - 1e-12
     upper.__dict__["_rest"] = 0.0
     assert upper.log_delta(first) < whole.log_delta(first)
-
-
-@pytest.mark.parametrize("levels", [4, 10, 16])
-def test_fft_is_well_within_its_stated_error(levels):
-    size = 2**levels
-    random = np.random.default_rng(levels)
-    values = random.exponential(size=size) * (random.random(size) < 0.2)
-    exact = np.fft.rfft(values.astype(np.longdouble)) if hasattr(np, "float128") else None
-    if exact is None or exact.dtype == np.complex128:
-        pytest.skip("no wider floats on this machine")
-    error = np.linalg.norm((fft.rfft(values) - exact).astype(complex)) / np.linalg.norm(exact.astype(complex))
-    assert error <= 0.25 * FFT_ERROR * levels
 
 
 def test_upper_ends_fall_and_lower_ends_stay_below_them_over_a_window():
