@@ -123,7 +123,7 @@ def recomputed_epsilon(event: Event, delta: float) -> float:
 
 
 def _directions(event: Event, delta: float) -> list[tuple[_Direction, float]]:
-    if (reason := sampling_reason(event)) is not None:
+    if (reason := sampling_reason(leaves(event))) is not None:
         raise UnsupportedEvent("cross_check", reason)
     parts = leaves(event)
     if any(pair_of(leaf).crowded is not None for leaf in parts):

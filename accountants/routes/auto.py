@@ -3,12 +3,12 @@ r"""The default route: the closed form if it applies, otherwise the cheapest rou
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar, final
 
 from zetadp.accountants import deadline
-from zetadp.accountants.events import Event, non_private_reason
-from zetadp.accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_order
+from zetadp.accountants.leaf import Leaf
+from zetadp.accountants.profile import Accountant, Bound, DeltaBound, PrivacyProfile, check_order
 from zetadp.accountants.routes.closed.closed_form import GdpAccountant
 from zetadp.accountants.routes.contour.contour import ContourAccountant
 from zetadp.accountants.routes.fft.fft import FftAccountant
@@ -35,16 +35,16 @@ _Refusal = TypeVar("_Refusal", bound=UnsupportedEvent | NumericalFloor)
 
 @final
 class RoutedProfile(PrivacyProfile):
-    """Routes for one event, cheapest first: each query goes to the next route until a bracket is narrow enough.
+    """Routes for leaves with their counts, cheapest first: each query goes to the next route until a bracket is narrow enough.
 
     If none is, the answer is the smallest upper end and the largest lower end of all routes that answered.
 
     Raises:
-      UnsupportedEvent: none of the routes supports the event.
+      UnsupportedEvent: none of the routes supports them.
     """
 
-    def __init__(self, event: Event, routes: tuple[Accountant, ...]) -> None:
-        self._event, self._routes = event, routes
+    def __init__(self, parts: Mapping[Leaf, int], routes: tuple[Accountant, ...]) -> None:
+        self._parts, self._routes = parts, routes
         self._known: dict[str, PrivacyProfile | UnsupportedEvent] = {}
         self._first()
 
@@ -113,7 +113,7 @@ class RoutedProfile(PrivacyProfile):
         """The route's profile, computed at the first query, or the reason why there is none."""
         if accountant.name not in self._known:
             try:
-                self._known[accountant.name] = accountant.profile(self._event)
+                self._known[accountant.name] = accountant.of_parts(self._parts)
             except UnsupportedEvent as reason:
                 self._known[accountant.name] = _without_frames(reason)
         return self._known[accountant.name]
@@ -149,19 +149,17 @@ class AutoAccountant(Accountant):
     _closed = GdpAccountant()
     _others: tuple[Accountant, ...] = (SingleAccountant(), ContourAccountant(), LatticeAccountant(), FftAccountant(), RdpAccountant())
 
-    def unsupported(self, event: Event) -> str | None:
+    def unsupported_parts(self, parts: Mapping[Leaf, int]) -> str | None:
         reason = None
         for accountant in (self._closed, *self._others):
-            reason = accountant.unsupported(event)
+            reason = accountant.unsupported_parts(parts)
             if reason is None:
                 return None
         return reason  # of the route that accepts the most
 
-    def profile(self, event: Event) -> PrivacyProfile:
-        if (reason := non_private_reason(event)) is not None:
-            return NonPrivateProfile(reason)
-        if self._closed.unsupported(event) is None:
-            return self._closed.profile(event)
+    def _profile(self, parts: Mapping[Leaf, int]) -> PrivacyProfile:
+        if self._closed.unsupported_parts(parts) is None:
+            return self._closed.of_parts(parts)
         # One release has a closed form. If rounding limits it, a grid has the same rounding after a thousand times the work.
-        is_single = SingleAccountant().unsupported(event) is None
-        return RoutedProfile(event, tuple(one for one in self._others if not (is_single and isinstance(one, FftAccountant))))
+        is_single = SingleAccountant().unsupported_parts(parts) is None
+        return RoutedProfile(parts, tuple(one for one in self._others if not (is_single and isinstance(one, FftAccountant))))

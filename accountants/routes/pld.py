@@ -13,12 +13,11 @@ from functools import cached_property, lru_cache
 from typing import Any, final
 
 from zetadp.accountants.dominating import pair_of, unsupported_reason
-from zetadp.accountants.events import Event, leaves, non_private_reason
 from zetadp.accountants.leaf import Leaf
-from zetadp.accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
+from zetadp.accountants.profile import Accountant, Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
 from zetadp.accountants.routes.rdp.rdp import RdpProfile, leaf_steps
 from zetadp.mechanisms.base import Step
-from zetadp.mechanisms.errors import NumericalFloor, UnsupportedEvent
+from zetadp.mechanisms.errors import NumericalFloor
 
 ROUTE = "pld"
 
@@ -170,31 +169,25 @@ class PldAccountant(Accountant):
     summary = "Discretised privacy loss distributions (dp-accounting), both ends; tight, for deltas of 1e-8 and more."
     sources = ("Koskela, Jalko and Honkela 2020, arXiv:1906.03049", "Doroshenko et al. 2022, arXiv:2207.04380", "dp-accounting 0.6.0")
 
-    def unsupported(self, event: Event) -> str | None:
-        if non_private_reason(event) is not None:
-            return None
-        reason = next((reason for leaf in leaves(event) if (reason := _pair_reason(leaf)) is not None), None)
+    def unsupported_parts(self, parts: Mapping[Leaf, int]) -> str | None:
+        reason = next((reason for leaf in parts if (reason := _pair_reason(leaf)) is not None), None)
         if reason is not None:
             return reason
-        if sum(leaves(event).values()) > MOST_RELEASES:
+        if sum(parts.values()) > MOST_RELEASES:
             return f"more than {MOST_RELEASES:.0e} releases, too many for a grid"
-        if not _reach(event) <= LARGEST_LOSS:
+        if not _reach(parts) <= LARGEST_LOSS:
             return f"its privacy loss reaches beyond {LARGEST_LOSS:g}, too far for a grid"
         return None
 
-    def profile(self, event: Event) -> PrivacyProfile:
-        if (reason := non_private_reason(event)) is not None:
-            return NonPrivateProfile(reason)
-        if (reason := self.unsupported(event)) is not None:
-            raise UnsupportedEvent(self.name, reason)
-        scale = _reach(event)
+    def _profile(self, parts: Mapping[Leaf, int]) -> PrivacyProfile:
+        scale = _reach(parts)
         interval = min(max(scale / _GRID_POINTS, _FINEST_INTERVAL), _COARSEST_INTERVAL)
-        return PldProfile(leaves(event), interval)
+        return PldProfile(parts, interval)
 
 
-def _reach(event: Event) -> float:
+def _reach(parts: Mapping[Leaf, int]) -> float:
     """How far the privacy loss reaches, by the Renyi bound."""
-    return _reach_of(tuple(leaves(event).items()))
+    return _reach_of(tuple(parts.items()))
 
 
 @lru_cache(maxsize=256)

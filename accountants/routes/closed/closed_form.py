@@ -3,14 +3,14 @@ r"""The closed form: compositions of Gaussian mechanisms without sampling are ex
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import final
 
-from zetadp.accountants.events import Event, leaves, non_private_reason
+from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.profile import (
     Accountant,
     Bound,
     DeltaBound,
-    NonPrivateProfile,
     PrivacyProfile,
     check_alpha,
     check_delta,
@@ -27,7 +27,7 @@ from zetadp.accountants.routes.closed.gdp_inversion import (
     log_delta_upper,
 )
 from zetadp.mechanisms.base import Step
-from zetadp.mechanisms.errors import InvalidParameter, UnsupportedEvent
+from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.numerics.gdp import gdp_trade_off, trade_off_error
 
 __all__ = ["ROUTE", "GdpAccountant", "GdpProfile", "epsilon_at", "largest_mu"]
@@ -96,27 +96,19 @@ class GdpAccountant(Accountant):
     summary = "Closed form for compositions of Gaussian mechanisms without sampling; exact to rounding at any delta."
     sources = ("Balle and Wang 2018, arXiv:1805.06530", "Dong, Roth and Su 2022, arXiv:1905.02383")
 
-    def unsupported(self, event: Event) -> str | None:
-        if non_private_reason(event) is not None:
-            return None
-        for leaf in leaves(event):
+    def unsupported_parts(self, parts: Mapping[Leaf, int]) -> str | None:
+        for leaf in parts:
             if leaf.mechanism.privacy_loss().gdp_mu is None:
                 return f"{leaf.mechanism.kind} isn't Gaussian, and the closed form is for Gaussian noise"
             if not leaf.is_whole:
                 return f"a {'Poisson-sampled' if leaf.scheme == 'poisson' else 'sampled'} Gaussian has no closed form"
         return None
 
-    def profile(self, event: Event) -> PrivacyProfile:
-        if (reason := non_private_reason(event)) is not None:
-            return NonPrivateProfile(reason)
-        if (reason := self.unsupported(event)) is not None:
-            raise UnsupportedEvent(self.name, reason)
-        parts = [
-            (leaf.mechanism, leaf.group * (leaf.mechanism.privacy_loss().gdp_mu or 0.0), count) for leaf, count in leaves(event).items()
-        ]
-        largest = max(mu for _, mu, _ in parts)
+    def _profile(self, parts: Mapping[Leaf, int]) -> PrivacyProfile:
+        mus = [(leaf.group * (leaf.mechanism.privacy_loss().gdp_mu or 0.0), count) for leaf, count in parts.items()]
+        largest = max(mu for mu, _ in mus)
         # Divided by the largest part, so that squares neither overflow nor vanish.
-        mu = largest * math.sqrt(math.fsum(count * (part / largest) ** 2 for _, part, count in parts))
-        steps = tuple(step for mechanism, _, _ in parts for step in mechanism.derivation())
+        mu = largest * math.sqrt(math.fsum(count * (part / largest) ** 2 for part, count in mus))
+        steps = tuple(step for leaf in parts for step in leaf.mechanism.derivation())
         total = Step(symbol="mu", value=mu, formula="sqrt(sum of count_i mu_i^2)", source="Dong, Roth and Su 2022, Corollary 3.3")
-        return GdpProfile(mu, (*steps, total) if len(parts) > 1 or parts[0][2] > 1 else steps)
+        return GdpProfile(mu, (*steps, total) if len(mus) > 1 or mus[0][1] > 1 else steps)

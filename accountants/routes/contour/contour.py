@@ -10,15 +10,14 @@ from zetadp.accountants.arithmetic import UNIT, within_floats
 from zetadp.accountants.densities.either import Either
 from zetadp.accountants.densities.transforms import LARGEST_SHIFT, SMALLEST_SHIFT, Transform, TransformUnavailable
 from zetadp.accountants.dominating import pair_of, unsupported_reason
-from zetadp.accountants.events import Event, leaves, non_private_reason
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Pair, widened
-from zetadp.accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
+from zetadp.accountants.profile import Accountant, Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
 from zetadp.accountants.routes.contour.inversion import Contour, Direction, Saddle, chernoff, log_integral, tolerance_for
 from zetadp.accountants.routes.rdp.rdp import leaf_steps
 from zetadp.accountants.routes.single.coupled import is_surely_zero
 from zetadp.mechanisms.base import Step
-from zetadp.mechanisms.errors import InvalidParameter, UnsupportedEvent
+from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.numerics import logspace
 
 ROUTE = "contour"
@@ -310,29 +309,18 @@ class ContourAccountant(Accountant):
     summary = "Numerical inversion of the moment function with a proved bracket; its cost doesn't depend on the number of releases."
     sources = ("proofs/contour.md", "Trefethen and Weideman 2014, SIAM Review 56(3)", "Zhu, Dong and Wang 2022, arXiv:2106.08567")
 
-    def unsupported(self, event: Event) -> str | None:
-        if non_private_reason(event) is not None:
-            return None
-        return _reason(leaves(event))
+    def unsupported_parts(self, parts: Mapping[Leaf, int]) -> str | None:
+        for leaf in parts:
+            if (reason := unsupported_reason(leaf) or _pair_reason(pair_of(leaf))) is not None:
+                return reason
+        if all(pair_of(leaf).family.has_atoms for leaf in parts):
+            return "Laplace losses have atoms: without a Gaussian release beside them their moment function hardly decays"
+        if sum(parts.values()) > MOST_RELEASES:
+            return f"more than {MOST_RELEASES:.0e} releases: their rounding errors would swamp the result"
+        return None
 
-    def profile(self, event: Event) -> PrivacyProfile:
-        if (reason := non_private_reason(event)) is not None:
-            return NonPrivateProfile(reason)
-        parts = leaves(event)
-        if (reason := _reason(parts)) is not None:
-            raise UnsupportedEvent(self.name, reason)
+    def _profile(self, parts: Mapping[Leaf, int]) -> PrivacyProfile:
         return ContourProfile(parts)
-
-
-def _reason(parts: Mapping[Leaf, int]) -> str | None:
-    for leaf in parts:
-        if (reason := unsupported_reason(leaf) or _pair_reason(pair_of(leaf))) is not None:
-            return reason
-    if all(pair_of(leaf).family.has_atoms for leaf in parts):
-        return "Laplace losses have atoms: without a Gaussian release beside them their moment function hardly decays"
-    if sum(parts.values()) > MOST_RELEASES:
-        return f"more than {MOST_RELEASES:.0e} releases: their rounding errors would swamp the result"
-    return None
 
 
 def _pair_reason(pair: Pair) -> str | None:

@@ -16,7 +16,6 @@ from zetadp.accountants.arithmetic import UNIT, within_floats
 from zetadp.accountants.densities import GAUSSIAN
 from zetadp.accountants.densities.mixtures import Mixture
 from zetadp.accountants.dominating import pair_of, unsupported_reason
-from zetadp.accountants.events import Event, leaves, non_private_reason
 from zetadp.accountants.grids.convolution import Composition
 from zetadp.accountants.grids.hockey_stick import reverse
 from zetadp.accountants.grids.layers import WIDTH, Layer, Plan
@@ -24,11 +23,11 @@ from zetadp.accountants.grids.layout import Estimates
 from zetadp.accountants.largest_loss import largest_loss
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Pair, widened
-from zetadp.accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
+from zetadp.accountants.profile import Accountant, Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
 from zetadp.accountants.routes.rdp.rdp import leaf_steps
 from zetadp.accountants.routes.single.coupled import is_surely_zero, log_total_variation
 from zetadp.mechanisms.base import Step
-from zetadp.mechanisms.errors import NumericalFloor, UnsupportedEvent
+from zetadp.mechanisms.errors import NumericalFloor
 from zetadp.mechanisms.numerics.logspace import log_add
 
 ROUTE = "fft"
@@ -333,15 +332,8 @@ class FftAccountant(Accountant):
     )
     sources = ("proofs/fft.md", "Doroshenko et al. 2022, arXiv:2207.04380", "Gopi, Lee and Wutschitz 2021, arXiv:2106.02848")
 
-    def unsupported(self, event: Event) -> str | None:
-        if non_private_reason(event) is not None:
-            return None
-        return unsupported_parts(leaves(event))
+    def unsupported_parts(self, parts: Mapping[Leaf, int]) -> str | None:
+        return unsupported_parts(parts)
 
-    def profile(self, event: Event) -> PrivacyProfile:
-        if (reason := non_private_reason(event)) is not None:
-            return NonPrivateProfile(reason)
-        parts = leaves(event)
-        if (reason := unsupported_parts(parts)) is not None:
-            raise UnsupportedEvent(self.name, reason)
+    def _profile(self, parts: Mapping[Leaf, int]) -> PrivacyProfile:
         return FftProfile(parts)

@@ -15,14 +15,12 @@ from typing import NamedTuple, final
 
 from zetadp.accountants.densities.summed import Sum, SummedProfile
 from zetadp.accountants.dominating import pair_of, unsupported_reason
-from zetadp.accountants.events import Event, leaves, non_private_reason
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Pair, narrowed, widened
-from zetadp.accountants.profile import Accountant, NonPrivateProfile, PrivacyProfile
+from zetadp.accountants.profile import Accountant, PrivacyProfile
 from zetadp.accountants.routes.fft.fft import FftProfile, unsupported_parts
 from zetadp.accountants.routes.rdp.rdp import leaf_steps
 from zetadp.mechanisms.base import Step
-from zetadp.mechanisms.errors import UnsupportedEvent
 
 ROUTE = "lattice"
 
@@ -98,17 +96,10 @@ class LatticeAccountant(Accountant):
     summary = "Losses of Laplace noise and randomized response with their atoms on a lattice, between two laws; milliseconds at any delta."
     sources = ("accountants/proofs/lattice.md", "accountants/proofs/fft.md", "Doroshenko et al. 2022, arXiv:2207.04380")
 
-    def unsupported(self, event: Event) -> str | None:
-        if non_private_reason(event) is not None:
-            return None
-        return unsupported_parts_of_lattice(leaves(event))
+    def unsupported_parts(self, parts: Mapping[Leaf, int]) -> str | None:
+        return unsupported_parts_of_lattice(parts)
 
-    def profile(self, event: Event) -> PrivacyProfile:
-        if (reason := non_private_reason(event)) is not None:
-            return NonPrivateProfile(reason)
-        parts = leaves(event)
-        if (reason := unsupported_parts_of_lattice(parts)) is not None:
-            raise UnsupportedEvent(self.name, reason)
+    def _profile(self, parts: Mapping[Leaf, int]) -> PrivacyProfile:
         found = _Repetition.of(parts)
         if found is None:
             return FftProfile(parts, ROUTE)

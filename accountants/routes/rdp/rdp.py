@@ -3,7 +3,7 @@ r"""Renyi accounting: every release has a curve of Renyi divergences, the curves
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, lru_cache
 from typing import final
 
@@ -11,7 +11,6 @@ import numpy as np
 import scipy
 
 from zetadp.accountants.dominating import pair_of, statement, unsupported_reason
-from zetadp.accountants.events import Event, leaves, non_private_reason
 from zetadp.accountants.largest_loss import pure_epsilon
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import SHIFT_ERROR, Pair
@@ -19,7 +18,6 @@ from zetadp.accountants.profile import (
     Accountant,
     Bound,
     DeltaBound,
-    NonPrivateProfile,
     PrivacyProfile,
     check_delta,
     check_epsilon,
@@ -28,7 +26,6 @@ from zetadp.accountants.profile import (
 from zetadp.accountants.routes.rdp import integer_moments
 from zetadp.accountants.routes.rdp.moments import PairMoments
 from zetadp.mechanisms.base import Step
-from zetadp.mechanisms.errors import UnsupportedEvent
 from zetadp.mechanisms.local import LocalRelease
 
 ROUTE = "rdp"
@@ -188,9 +185,9 @@ def _shown_renyi(whole: float, order: float, shown: float) -> float:
     return (exponent + math.log(shown + (1.0 - shown) * math.exp(-exponent))) / (order - 1.0)
 
 
-def sampling_reason(event: Event) -> str | None:
-    """Why no dominating pair is known here for a release in this event, or None."""
-    return next((reason for leaf in leaves(event) if (reason := unsupported_reason(leaf)) is not None), None)
+def sampling_reason(parts: Iterable[Leaf]) -> str | None:
+    """Why no dominating pair is known here for one of these leaves, or None."""
+    return next((reason for leaf in parts if (reason := unsupported_reason(leaf)) is not None), None)
 
 
 @final
@@ -205,15 +202,10 @@ class RdpAccountant(Accountant):
         "Canonne, Kamath and Steinke 2020, arXiv:2004.00010",
     )
 
-    def unsupported(self, event: Event) -> str | None:
-        return None if non_private_reason(event) is not None else sampling_reason(event)
+    def unsupported_parts(self, parts: Mapping[Leaf, int]) -> str | None:
+        return sampling_reason(parts)
 
-    def profile(self, event: Event) -> PrivacyProfile:
-        if (reason := non_private_reason(event)) is not None:
-            return NonPrivateProfile(reason)
-        if (reason := self.unsupported(event)) is not None:
-            raise UnsupportedEvent(self.name, reason)
-        parts = leaves(event)
+    def _profile(self, parts: Mapping[Leaf, int]) -> PrivacyProfile:
         return RdpProfile(parts, leaf_steps(parts))
 
 

@@ -3,6 +3,7 @@ r"""One release: its delta is a closed form of tail functions (``densities``), e
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import final
 
 import numpy as np
@@ -10,15 +11,14 @@ from numpy.typing import NDArray
 
 from zetadp.accountants.arithmetic import within_floats
 from zetadp.accountants.dominating import pair_of, unsupported_reason
-from zetadp.accountants.events import Event, leaves, non_private_reason
 from zetadp.accountants.grids.hockey_stick import calls, reverse
 from zetadp.accountants.largest_loss import pure_epsilon
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Pair, narrowed, widened
-from zetadp.accountants.profile import Accountant, Bound, DeltaBound, NonPrivateProfile, PrivacyProfile, check_delta, check_epsilon
+from zetadp.accountants.profile import Accountant, Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
 from zetadp.accountants.routes.rdp.rdp import leaf_steps
 from zetadp.mechanisms.base import Step
-from zetadp.mechanisms.errors import NumericalFloor, UnsupportedEvent
+from zetadp.mechanisms.errors import NumericalFloor
 
 ROUTE = "single"
 
@@ -120,17 +120,10 @@ class SingleAccountant(Accountant):
     summary = "One release, whole or sampled, in closed form: exact to rounding."
     sources = ("Zhu, Dong and Wang 2022, arXiv:2106.08567", "accountants/proofs/pairs.md", "accountants/proofs/fft.md")
 
-    def unsupported(self, event: Event) -> str | None:
-        if non_private_reason(event) is not None:
-            return None
-        parts = leaves(event)
+    def unsupported_parts(self, parts: Mapping[Leaf, int]) -> str | None:
         if sum(parts.values()) != 1:
             return "it has more than one release"
         return next((reason for leaf in parts if (reason := unsupported_reason(leaf)) is not None), None)
 
-    def profile(self, event: Event) -> PrivacyProfile:
-        if (reason := non_private_reason(event)) is not None:
-            return NonPrivateProfile(reason)
-        if (reason := self.unsupported(event)) is not None:
-            raise UnsupportedEvent(self.name, reason)
-        return SingleProfile(next(iter(leaves(event))))
+    def _profile(self, parts: Mapping[Leaf, int]) -> PrivacyProfile:
+        return SingleProfile(next(iter(parts)))
