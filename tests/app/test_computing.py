@@ -37,10 +37,17 @@ def training(std: float) -> dict[str, Any]:
     return {"kind": "repeated", "count": 1000, "event": {"kind": "poisson_sampled", "probability": 0.01, "event": release(std)}}
 
 
-def expensive(seed: int, mechanisms: int = 40) -> dict[str, Any]:
-    """Some hundred times what the quick processes take on."""
+def expensive(seed: int, mechanisms: int = 300) -> dict[str, Any]:
+    """Several times what the quick processes take on."""
     draw = random.Random(seed)
     return {"event": {"kind": "composed", "events": [training(draw.uniform(0.8, 4.0)) for _ in range(mechanisms)]}, "deltas": [1e-5]}
+
+
+def endless(seed: int) -> dict[str, Any]:
+    """Minutes of work in a short question: nobody waits for its answer."""
+    draw = random.Random(seed)
+    allocated = [{"kind": "randomly_allocated", "steps": 1000, "event": release(draw.uniform(0.7, 1.5))} for _ in range(50)]
+    return {"event": {"kind": "composed", "events": allocated}, "deltas": [1e-5]}
 
 
 @contextmanager
@@ -67,7 +74,7 @@ def within(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
 
 QUESTIONS = {
     "profile": ("POST", "/v1/profiles", {"event": training(1.5), "deltas": [1e-5], "advantage": True}),
-    "expensive profile": ("POST", "/v1/profiles", expensive(1, mechanisms=12)),
+    "expensive profile": ("POST", "/v1/profiles", expensive(1)),
     "calibration": ("POST", "/v1/calibrations", {"event": training(1.0), "target": {"epsilon": 2.0, "delta": 1e-5}}),
     "short form": ("GET", "/v1/dp-sgd?noise_multiplier=1.1&sampling_probability=0.01&steps=100&delta=1e-5", None),
     "batch": ("POST", "/v1/profiles/batch", {"requests": [{"event": training(2.0), "deltas": [1e-6]}, {"event": 3}]}),
@@ -138,7 +145,7 @@ def test_the_same_question_is_answered_from_memory(apart: tuple[httpx2.Client, P
 @pytest.mark.slow
 def test_a_limit_of_processor_time_refuses_with_what_to_do(tmp_path: Path) -> None:
     with served(tmp_path, calculation_seconds=2 * QUICK_SECONDS) as (client, _):
-        refused = client.post("/v1/profiles", json=expensive(2, mechanisms=300))
+        refused = client.post("/v1/profiles", json=expensive(2))
         assert (refused.status_code, refused.json()["type"]) == (422, "time-limit-reached")
         assert client.post("/v1/profiles", json={"event": training(1.0), "deltas": [1e-5]}).status_code == 200
 
@@ -157,7 +164,7 @@ def waiting(client: httpx2.Client, body: dict[str, Any]) -> Iterator[socket.sock
 def test_a_process_is_free_again_when_its_client_goes(tmp_path: Path) -> None:
     with served(tmp_path, calculation_seconds=3600.0) as (client, pool):
         client.post("/v1/profiles", json={"event": training(1.0), "deltas": [1e-5]})
-        with waiting(client, expensive(3, mechanisms=2000)):
+        with waiting(client, endless(3)):
             wait_until(lambda: bool(pool._in_hand) and not pool._slow._free)
         wait_until(lambda: bool(pool._slow._free))
         assert not pool._in_hand
@@ -167,7 +174,7 @@ def test_one_that_dies_is_replaced_and_its_question_answered_with_when_to_ask_ag
     with served(tmp_path, calculation_seconds=3600.0) as (client, pool):
         client.post("/v1/profiles", json={"event": training(1.0), "deltas": [1e-5]})
         answers: list[httpx2.Response] = []
-        asking = threading.Thread(target=lambda: answers.append(client.post("/v1/profiles", json=expensive(4, mechanisms=2000))))
+        asking = threading.Thread(target=lambda: answers.append(client.post("/v1/profiles", json=endless(4))))
         slow = pool._slow._free[0]
         asking.start()
         wait_until(lambda: bool(pool._in_hand) and not pool._slow._free)
@@ -182,13 +189,13 @@ def test_one_that_dies_is_replaced_and_its_question_answered_with_when_to_ask_ag
 def test_cheap_questions_and_health_dont_wait_for_expensive_ones_and_one_address_asks_for_so_much(tmp_path: Path) -> None:
     with served(tmp_path, calculation_seconds=3600.0, calculations_per_address=2, calculation_wait_seconds=0.2) as (client, pool):
         client.post("/v1/profiles", json={"event": training(1.0), "deltas": [1e-5]})
-        with waiting(client, expensive(6, mechanisms=2000)):
+        with waiting(client, endless(6)):
             wait_until(lambda: bool(pool._in_hand) and not pool._slow._free)
             assert client.get("/livez").status_code == 200
             assert client.post("/v1/profiles", json={"event": training(1.01), "deltas": [1e-5]}).status_code == 200
-            busy = client.post("/v1/profiles", json=expensive(7))
+            busy = client.post("/v1/profiles", json=endless(7))
             assert (busy.status_code, busy.json()["type"]) == (503, "calculators-busy")
-            with waiting(client, expensive(8, mechanisms=2000)):
+            with waiting(client, endless(8)):
                 wait_until(lambda: sum(pool._in_hand.values()) == 2)
                 many = client.post("/v1/profiles", json={"event": training(1.02), "deltas": [1e-5]})
                 assert (many.status_code, many.json()["type"]) == (429, "too-many-calculations")
