@@ -11,13 +11,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from zetadp.mechanisms.numerics import logspace
 from zetadp.mechanisms.numerics.gdp import gdp_log_delta
-
-Floats = NDArray[np.float64]
 
 
 class PrivacyLoss(ABC):
@@ -36,20 +31,6 @@ class PrivacyLoss(ABC):
     @abstractmethod
     def renyi(self, order: float) -> float:
         """The Renyi divergence of this order > 1, equal in both directions."""
-
-    @abstractmethod
-    def reference_nodes(self, order: float) -> tuple[Floats, Floats]:
-        r"""Nodes (L_i, log w_i), with sum_i w_i f(L_i) = E_Q f(L) for the functions f of a subsampled moment.
-
-        Args:
-          order: the largest |power| of e^L that f contains; the nodes reach as far as this power needs.
-        Returns:
-          losses and log weights, each of shape (nodes,).
-        """
-
-    @abstractmethod
-    def node_count(self, order: float) -> float:
-        """The number of nodes that ``reference_nodes`` would make. Check it first, since a tiny noise scale makes it astronomical."""
 
     @property
     @abstractmethod
@@ -96,21 +77,6 @@ class GaussianLoss(PrivacyLoss):
     def pure_epsilon(self) -> float | None:
         return None
 
-    def reference_nodes(self, order: float) -> tuple[Floats, Floats]:
-        # Trapezoid rule in x ~ Q = N(0, 1), L = mu x - mu^2 / 2. The tilt e^{order L} moves the mass to order * mu, and its reverse to
-        # -order * mu; 14 standard deviations beyond either the integrand is below e^-98 of its peak.
-        # A subsampled moment is analytic for |Im x| < pi / mu (1 - q + q e^L vanishes there), hence a step that shrinks with 1 / mu.
-        reach, step = self._grid(order)
-        x = np.arange(-math.ceil(reach / step), math.ceil(reach / step) + 1) * np.float64(step)
-        return self.mu * x - 0.5 * self.mu**2, math.log(step) - 0.5 * x**2 - 0.5 * math.log(2.0 * math.pi)
-
-    def node_count(self, order: float) -> float:
-        reach, step = self._grid(order)
-        return 2.0 * reach / step
-
-    def _grid(self, order: float) -> tuple[float, float]:
-        return 14.0 + order * self.mu, min(1.0 / 8.0, 1.0 / (2.0 * self.mu))
-
 
 @final
 @dataclass(frozen=True)
@@ -148,23 +114,6 @@ class LaplaceLoss(PrivacyLoss):
     @property
     def pure_epsilon(self) -> float | None:
         return self.epsilon
-
-    def reference_nodes(self, order: float) -> tuple[Floats, Floats]:
-        # Under Q: L = -e with weight 1/2, L = e with weight e^{-e}/2, and between them L = 2x - e with density e^{-x}/2 on (0, e).
-        # There f(L) is entire in x except for the branch points of 1 - q + q e^L at |Im x| = pi/2: panels no longer than 1/2 of
-        # 16 Gauss-Legendre points each leave an error below 1e-18 of the panel's maximum; for large orders panels shorten as 1/order.
-        e = self.epsilon
-        panels = math.ceil(self.node_count(order) / 16.0)
-        points, weights = np.polynomial.legendre.leggauss(16)
-        edges = np.linspace(0.0, e, panels + 1)
-        half = 0.5 * (edges[1:] - edges[:-1])[:, None]
-        x = (0.5 * (edges[1:] + edges[:-1])[:, None] + half * points).ravel()
-        log_weight = (np.log(half * weights)).ravel() - x - math.log(2.0)
-        ends = np.array([-e, e]), np.array([-math.log(2.0), -e - math.log(2.0)])
-        return np.concatenate((2.0 * x - e, ends[0])), np.concatenate((log_weight, ends[1]))
-
-    def node_count(self, order: float) -> float:
-        return 16.0 * max(1.0, math.ceil(self.epsilon * max(2.0, order / 4.0)))
 
 
 @final
@@ -210,16 +159,3 @@ class ResponseLoss(PrivacyLoss):
     @property
     def pure_epsilon(self) -> float | None:
         return self.epsilon
-
-    def reference_nodes(self, order: float) -> tuple[Floats, Floats]:
-        del order  # there are only three atoms
-        e, log_shown = self.epsilon, math.log(self.shown)
-        likely = -math.log1p(math.exp(-e))
-        losses, log_weights = np.array([-e, e]), log_shown + np.array([likely, likely - e])
-        if self.shown == 1.0:
-            return losses, log_weights
-        return np.append(losses, 0.0), np.append(log_weights, math.log1p(-self.shown))
-
-    def node_count(self, order: float) -> float:
-        del order
-        return 3.0

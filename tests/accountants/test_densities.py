@@ -64,13 +64,6 @@ class LogisticLoss(PrivacyLoss):
         powers = order * log_logistic(x - self.epsilon) + (1.0 - order) * log_logistic(x)
         return float(special.logsumexp(powers) + math.log(x[1] - x[0])) / (order - 1.0)
 
-    def reference_nodes(self, order):
-        x = np.linspace(-60.0 * order, 60.0 * order, 20_001)
-        return log_logistic(x - self.epsilon) - log_logistic(x), log_logistic(x) + math.log(x[1] - x[0])
-
-    def node_count(self, order):
-        return 20_001.0 + 0.0 * order
-
 
 @dataclass(frozen=True)
 class LogisticDensity(LocationDensity):
