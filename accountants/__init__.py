@@ -2,6 +2,7 @@ r"""The registry of accountants: functions from an event to a privacy profile. T
 
 from __future__ import annotations
 
+from zetadp.accountants.accountant import Accountant
 from zetadp.accountants.calibration import Target, calibrate, calibrate_scale
 from zetadp.accountants.events import (
     Composed,
@@ -20,7 +21,7 @@ from zetadp.accountants.events import (
     releases,
 )
 from zetadp.accountants.leaf import Leaf
-from zetadp.accountants.profile import Accountant, Bound, DeltaBound, PrivacyProfile
+from zetadp.accountants.profile import Bound, DeltaBound, PrivacyProfile
 from zetadp.accountants.routes.auto import AutoAccountant
 from zetadp.accountants.routes.closed.closed_form import GdpAccountant
 from zetadp.accountants.routes.contour.contour import ContourAccountant

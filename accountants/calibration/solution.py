@@ -10,12 +10,12 @@ from typing import final
 
 from pydantic import ValidationError
 
+from zetadp.accountants.accountant import Accountant
 from zetadp.accountants.calibration.forecast import Forecast
 from zetadp.accountants.calibration.parameters import NoiseScale, Parameter
 from zetadp.accountants.calibration.search import Found, Problem, Search
 from zetadp.accountants.calibration.targets import Target
 from zetadp.accountants.events import Event, non_private_reason
-from zetadp.accountants.profile import Accountant
 from zetadp.accountants.routes.auto import AutoAccountant
 from zetadp.accountants.routes.closed.closed_form import GdpAccountant
 from zetadp.mechanisms.base import Value

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar, final
 
 from zetadp.accountants import deadline
+from zetadp.accountants.accountant import Accountant
 from zetadp.accountants.leaf import Leaf
-from zetadp.accountants.profile import Accountant, Bound, DeltaBound, PrivacyProfile, check_order
+from zetadp.accountants.profile import Bound, DeltaBound, PrivacyProfile, check_order
 from zetadp.accountants.routes.closed.closed_form import GdpAccountant
 from zetadp.accountants.routes.contour.contour import ContourAccountant
 from zetadp.accountants.routes.fft.fft import FftAccountant

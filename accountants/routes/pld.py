@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from typing import Any, final
 
+from zetadp.accountants.accountant import Accountant
 from zetadp.accountants.dominating import pair_of, unsupported_reason
 from zetadp.accountants.leaf import Leaf
-from zetadp.accountants.profile import Accountant, Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
+from zetadp.accountants.profile import Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
 from zetadp.accountants.routes.rdp.rdp import RdpProfile, leaf_steps
 from zetadp.mechanisms.base import Step
 from zetadp.mechanisms.errors import NumericalFloor

@@ -9,6 +9,7 @@ from tests.accountants.events import complex_gaussian, fixed_size, gaussian, lap
 from tests.golden.oracles import oracle_rows
 from tests.selection import thinned
 from zetadp.accountants import Composed, NonPrivate, Repeated, Target, accountant_named, calibrate, calibrate_scale, leaves, profile
+from zetadp.accountants.accountant import Accountant
 from zetadp.accountants.calibration import (
     ClippingBound,
     NoiseScale,
@@ -21,7 +22,6 @@ from zetadp.accountants.calibration import (
     solve,
 )
 from zetadp.accountants.events import scaled
-from zetadp.accountants.profile import Accountant
 from zetadp.mechanisms import CalibrationFailed, InvalidParameter, UnsupportedEvent
 
 

@@ -6,17 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import final
 
+from zetadp.accountants.accountant import Accountant
 from zetadp.accountants.leaf import Leaf
-from zetadp.accountants.profile import (
-    Accountant,
-    Bound,
-    DeltaBound,
-    PrivacyProfile,
-    check_alpha,
-    check_delta,
-    check_epsilon,
-    check_order,
-)
+from zetadp.accountants.profile import Bound, DeltaBound, PrivacyProfile, check_alpha, check_delta, check_epsilon, check_order
 from zetadp.accountants.routes.closed.gdp_inversion import (
     MU_ERROR,
     ROUTE,

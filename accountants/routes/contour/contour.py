@@ -6,13 +6,14 @@ import math
 from collections.abc import Callable, Mapping
 from typing import final
 
+from zetadp.accountants.accountant import Accountant
 from zetadp.accountants.arithmetic import UNIT, within_floats
 from zetadp.accountants.densities.either import Either
 from zetadp.accountants.densities.transforms import LARGEST_SHIFT, SMALLEST_SHIFT, Transform, TransformUnavailable
 from zetadp.accountants.dominating import pair_of, unsupported_reason
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Pair, widened
-from zetadp.accountants.profile import Accountant, Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
+from zetadp.accountants.profile import Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
 from zetadp.accountants.routes.contour.inversion import Contour, Direction, Saddle, chernoff, log_integral, tolerance_for
 from zetadp.accountants.routes.rdp.rdp import leaf_steps
 from zetadp.accountants.routes.single.coupled import is_surely_zero

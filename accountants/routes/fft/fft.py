@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import final
 
 from zetadp.accountants import deadline
+from zetadp.accountants.accountant import Accountant
 from zetadp.accountants.arithmetic import UNIT, within_floats
 from zetadp.accountants.densities import GAUSSIAN
 from zetadp.accountants.densities.mixtures import Mixture
@@ -23,7 +24,7 @@ from zetadp.accountants.grids.layout import Estimates
 from zetadp.accountants.largest_loss import largest_loss
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Pair, widened
-from zetadp.accountants.profile import Accountant, Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
+from zetadp.accountants.profile import Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
 from zetadp.accountants.routes.rdp.rdp import leaf_steps
 from zetadp.accountants.routes.single.coupled import is_surely_zero, log_total_variation
 from zetadp.mechanisms.base import Step

@@ -13,11 +13,12 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import NamedTuple, final
 
+from zetadp.accountants.accountant import Accountant
 from zetadp.accountants.densities.summed import Sum, SummedProfile
 from zetadp.accountants.dominating import pair_of, unsupported_reason
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Pair, narrowed, widened
-from zetadp.accountants.profile import Accountant, PrivacyProfile
+from zetadp.accountants.profile import PrivacyProfile
 from zetadp.accountants.routes.fft.fft import FftProfile, unsupported_parts
 from zetadp.accountants.routes.rdp.rdp import leaf_steps
 from zetadp.mechanisms.base import Step

@@ -10,19 +10,12 @@ from typing import final
 import numpy as np
 import scipy
 
+from zetadp.accountants.accountant import Accountant
 from zetadp.accountants.dominating import pair_of, statement, unsupported_reason
 from zetadp.accountants.largest_loss import pure_epsilon
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import SHIFT_ERROR, Pair
-from zetadp.accountants.profile import (
-    Accountant,
-    Bound,
-    DeltaBound,
-    PrivacyProfile,
-    check_delta,
-    check_epsilon,
-    check_order,
-)
+from zetadp.accountants.profile import Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon, check_order
 from zetadp.accountants.routes.rdp import integer_moments
 from zetadp.accountants.routes.rdp.moments import PairMoments
 from zetadp.mechanisms.base import Step

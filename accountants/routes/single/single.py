@@ -9,13 +9,14 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from zetadp.accountants.accountant import Accountant
 from zetadp.accountants.arithmetic import within_floats
 from zetadp.accountants.dominating import pair_of, unsupported_reason
 from zetadp.accountants.grids.hockey_stick import calls, reverse
 from zetadp.accountants.largest_loss import pure_epsilon
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Pair, narrowed, widened
-from zetadp.accountants.profile import Accountant, Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
+from zetadp.accountants.profile import Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
 from zetadp.accountants.routes.rdp.rdp import leaf_steps
 from zetadp.mechanisms.base import Step
 from zetadp.mechanisms.errors import NumericalFloor

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import final
 
 from zetadp.accountants import ACCOUNTANTS, cross_check, deadline, profile
+from zetadp.accountants.accountant import Accountant
 from zetadp.accountants.events import Event
-from zetadp.accountants.profile import Accountant, PrivacyProfile
+from zetadp.accountants.profile import PrivacyProfile
 from zetadp.app.certificates.facts.claims import is_whole, pure_epsilon, without_sampling
 from zetadp.app.certificates.facts.guarantee import ApproximateDp, DeltaPoint
 from zetadp.app.certificates.facts.report import Check, failed, not_checked, outcome
