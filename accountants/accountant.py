@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import final
 
 from zetadp.accountants.events import Event, leaves, non_private_reason
+from zetadp.accountants.failing import FailingProfile, split
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.profile import NonPrivateProfile, PrivacyProfile
 from zetadp.mechanisms.errors import UnsupportedEvent
@@ -22,18 +23,24 @@ class Accountant(ABC):
     @final
     def unsupported(self, event: Event) -> str | None:
         """Why this accountant can't bound the event, or None."""
-        return None if non_private_reason(event) is not None else self.unsupported_parts(leaves(event))
+        if non_private_reason(event) is not None:
+            return None
+        rest, _ = split(leaves(event))
+        return self.unsupported_parts(rest) if rest else None
 
     @final
     def profile(self, event: Event) -> PrivacyProfile:
         """Raises UnsupportedEvent with the reason that ``unsupported`` gives."""
         if (reason := non_private_reason(event)) is not None:
             return NonPrivateProfile(reason)
-        return self.of_parts(leaves(event))
+        rest, failure = split(leaves(event))
+        if failure == 0:
+            return self.of_parts(rest)
+        return FailingProfile(failure, self.of_parts(rest) if rest else None, rest)
 
     @final
     def of_parts(self, parts: Mapping[Leaf, int]) -> PrivacyProfile:
-        """The profile of leaves with their counts. Raises UnsupportedEvent with the reason that ``unsupported_parts`` gives."""
+        """The profile of leaves with their counts, none of which may fail. Raises UnsupportedEvent as ``profile`` does."""
         if (reason := self.unsupported_parts(parts)) is not None:
             raise UnsupportedEvent(self.name, reason)
         return self._profile(parts)

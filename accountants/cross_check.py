@@ -23,12 +23,12 @@ import scipy
 from numpy.typing import NDArray
 
 from zetadp.accountants import deadline
-from zetadp.accountants.dominating import pair_of
+from zetadp.accountants.dominating import pair_of, unsupported_reason
 from zetadp.accountants.events import Event, leaves, non_private_reason
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.profile import check_delta, check_epsilon
 from zetadp.accountants.routes.rdp.moments import PairMoments
-from zetadp.accountants.routes.rdp.rdp import RdpProfile, sampling_reason
+from zetadp.accountants.routes.rdp.rdp import RdpProfile
 from zetadp.mechanisms.errors import UnsupportedEvent
 
 Floats = NDArray[np.float64]
@@ -123,9 +123,9 @@ def recomputed_epsilon(event: Event, delta: float) -> float:
 
 
 def _directions(event: Event, delta: float) -> list[tuple[_Direction, float]]:
-    if (reason := sampling_reason(leaves(event))) is not None:
-        raise UnsupportedEvent("cross_check", reason)
     parts = leaves(event)
+    if (reason := next((found for leaf in parts if (found := unsupported_reason(leaf)) is not None), None)) is not None:
+        raise UnsupportedEvent("cross_check", reason)
     if any(pair_of(leaf).crowded is not None for leaf in parts):
         raise UnsupportedEvent("cross_check", "its moments are known for one pair at a time, and a cut sample has two")
     if any(pair.family.is_discrete or pair.shown < 1.0 for pair in map(pair_of, parts)):

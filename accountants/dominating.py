@@ -31,6 +31,7 @@ from zetadp.accountants.pairs import Crowded, Pair
 from zetadp.mechanisms.base import Adjacency, Mechanism
 from zetadp.mechanisms.errors import UnsupportedEvent
 from zetadp.mechanisms.local import LocalRelease
+from zetadp.mechanisms.loss import ConcentratedLoss, FailingLoss, PrivacyLoss
 from zetadp.mechanisms.numerics.binomial import log_binomial_tail
 
 LARGEST_SAMPLED_GROUP = 1000
@@ -73,9 +74,11 @@ def pair_of(leaf: Leaf) -> Pair:
 def _resolved(leaf: Leaf) -> Pair | str:
     """The pair, or the reason why there is none."""
     loss = leaf.mechanism.privacy_loss()
+    if not leaf.mechanism.CAN_BE_SAMPLED and (reason := _declared_reason(leaf, loss)) is not None:
+        return reason
     family = density_of(loss)
     if family is None:
-        known = " nor ".join(density.name for density in DENSITIES.values() if not density.is_discrete)
+        known = " nor ".join(density.name for density in DENSITIES.values() if density.mixes)
         return f"{leaf.mechanism.kind} noise is neither {known}, and no dominating pair of it is known here"
     move = loss.distance
     if isinstance(leaf.mechanism, LocalRelease):
@@ -83,6 +86,17 @@ def _resolved(leaf: Leaf) -> Pair | str:
     if leaf.is_whole:
         return Pair(family, Mixture((1.0,), (leaf.group * move,)), _NULL)
     return _sampled(family, leaf, move)
+
+
+def _declared_reason(leaf: Leaf, loss: PrivacyLoss) -> str | None:
+    """Why what is only declared has no dominating pair here, or None."""
+    if not leaf.is_whole:
+        return f"what a sample of {leaf.mechanism.kind} guarantees isn't known here: declare the guarantee of what was run on the sample"
+    if isinstance(loss, ConcentratedLoss):
+        return "zCDP bounds only Renyi divergences, and no dominating pair of it is known here"
+    if isinstance(loss, FailingLoss):
+        return "an (epsilon, delta) guarantee may fail, and has a dominating pair only where it doesn't"
+    return None
 
 
 def _sampled(family: Density, leaf: Leaf, move: float) -> Pair | str:
@@ -95,7 +109,7 @@ def _sampled(family: Density, leaf: Leaf, move: float) -> Pair | str:
         return _allocated(family, leaf, move)
     if leaf.scheme == "truncated_poisson":
         return _truncated(family, leaf, move)
-    return _fixed_size(family, leaf.probability, move, leaf.mechanism.sensitivity.adjacency)
+    return _fixed_size(family, leaf.probability, move, leaf.mechanism.neighbours[0])
 
 
 def _local(family: Density, move: float, leaf: Leaf) -> Pair | str:
@@ -111,12 +125,13 @@ def _local(family: Density, move: float, leaf: Leaf) -> Pair | str:
 
 def _poisson(family: Density, leaf: Leaf, move: float) -> Pair | str:
     q = leaf.probability
-    if leaf.mechanism.sensitivity.adjacency is not Adjacency.REPLACE_ONE:
+    if leaf.mechanism.neighbours[0] is not Adjacency.REPLACE_ONE:
         if leaf.group > LARGEST_SAMPLED_GROUP:
             return f"Poisson sampling with groups of more than {LARGEST_SAMPLED_GROUP} units has too large a mixture"
         return _sampled_group(family, q, leaf.group, move)
     if leaf.group > 1:
         return "groups with Poisson sampling under replace_one have no dominating pair that is proved here"
+    assert isinstance(leaf.mechanism, Mechanism)  # nothing that is only declared is sampled
     c, norm = _contribution(leaf.mechanism, family), family.norm
     if c is None:
         return (
@@ -135,7 +150,7 @@ def _fixed_size(family: Density, q: float, move: float, adjacency: Adjacency) ->
 
 
 def _allocated(family: Density, leaf: Leaf, move: float) -> Pair | str:
-    if leaf.mechanism.sensitivity.adjacency is Adjacency.REPLACE_ONE:
+    if leaf.mechanism.neighbours[0] is Adjacency.REPLACE_ONE:
         return "random allocation under replace_one has no dominating pair that is proved here"
     return Pair(Allocated(family, leaf.steps), Mixture((1.0,), (move,)), _NULL)
 
@@ -152,7 +167,7 @@ def _truncated(family: Density, leaf: Leaf, move: float) -> Pair | str:
         return plain
     # The more often samples are cut, the larger the loss must be: at least as far as the plain pair's components are apart.
     far = max(move, plain.distance if plain.lower != _NULL else 0.0)
-    displaced = _fixed_size(family, leaf.probability, far, leaf.mechanism.sensitivity.adjacency)
+    displaced = _fixed_size(family, leaf.probability, far, leaf.mechanism.neighbours[0])
     crowded = max(math.nextafter(math.exp(log_crowded), math.inf), SMALLEST_WEIGHT)
     return displaced if crowded >= 1.0 else replace(plain, crowded=Crowded(crowded, displaced))
 
@@ -197,7 +212,7 @@ def _binomial(size: int, q: float) -> list[float]:
 
 def statement(leaf: Leaf) -> tuple[str, str]:
     """(a sampled leaf's pair, where it is proved), for derivations: f is noise of scale 1, m the whole release's distance."""
-    adjacency = leaf.mechanism.sensitivity.adjacency
+    adjacency = leaf.mechanism.neighbours[0]
     if isinstance(leaf.mechanism, LocalRelease):
         return (
             "a local release, of records that are in the sample: its own pair with probability q, else no difference",

@@ -34,8 +34,9 @@ from zetadp.accountants.events import (
     leaves,
 )
 from zetadp.accountants.leaf import Leaf
-from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, Spectral
+from zetadp.mechanisms import ComplexGaussian, Gaussian, Gdp, Laplace, Spectral, Zcdp
 from zetadp.mechanisms.base import Adjacency, PrivacyUnit, Sensitivity
+from zetadp.mechanisms.declared.base import Declared
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.local import LocalRelease
 
@@ -48,7 +49,6 @@ _ONLY_THERE = {
     "DiscreteLaplaceDpEvent": "no noise here lives on the integers",
     "SampledWithReplacementDpEvent": "no sample here holds a record several times",
     "RepeatAndSelectDpEvent": "no event here is repeated a random number of times",
-    "ZCDpEvent": "it bounds Renyi divergences, and an event here names the noise",
 }
 """Why an event of dp-accounting 0.6.0 can't be read, whatever its numbers are."""
 
@@ -60,7 +60,7 @@ def from_dp_accounting(event: library.DpEvent, *, adjacency: Adjacency, unit: Pr
     A noise multiplier of 0 becomes ``NonPrivate``.
 
     Args:
-      event: gaussian, laplace, poisson sampled, sampled without replacement, truncated and sampled gaussian, composed, self-composed,
+      event: gaussian, laplace, zCDP, poisson sampled, sampled without replacement, truncated and sampled gaussian, composed, self-composed,
         no-op, non-private, the trees of one epoch (zero_out only, as there), or a mixture of two Gaussians that is a Poisson sample's.
         The source data set's size is used as the population's. JAX Privacy describes its plans with these events.
       adjacency: which data sets are neighbours.
@@ -90,10 +90,10 @@ class _Reader:
         from dp_accounting import dp_event as library  # pyright: ignore[reportMissingTypeStubs]
 
         match event:
-            case library.NoOpDpEvent():
-                return None
             case library.NonPrivateDpEvent():
                 return NonPrivate(reason="dp_accounting.NonPrivateDpEvent")
+            case library.NoOpDpEvent() | library.ZCDpEvent():
+                return self._concentrated(event) if hasattr(event, "rho") else None
             case library.GaussianDpEvent() | library.LaplaceDpEvent():
                 return self._noise(
                     type(event).__name__, float(event.noise_multiplier), is_laplace=isinstance(event, library.LaplaceDpEvent)
@@ -109,6 +109,14 @@ class _Reader:
             case _:
                 name = type(event).__name__
                 raise _no_twin(f"{name}: {_ONLY_THERE.get(name, 'it is unknown here')}")
+
+    def _concentrated(self, event: Any) -> Event | None:
+        rho, xi = float(event.rho), float(event.xi)
+        if xi != 0.0:
+            raise _no_twin(f"ZCDpEvent with xi = {xi!r}: here zCDP has no part that doesn't grow with the order")
+        if not rho >= 0.0:
+            raise InvalidParameter("ZCDpEvent.rho", ">= 0", rho)
+        return None if rho == 0.0 else Release(mechanism=Zcdp(rho=rho, adjacency=self._adjacency, unit=self._unit))
 
     def _composed(self, event: Any) -> Event | None:
         if hasattr(event, "count"):
@@ -266,6 +274,8 @@ def _noise(leaf: Leaf) -> library.DpEvent:
     if isinstance(leaf.mechanism, LocalRelease):
         # There a sample of records amplifies every event, and PLD counts a repeated randomized response once.
         raise _no_twin(f"{leaf.mechanism.kind}, which releases every record separately")
+    if isinstance(leaf.mechanism, Declared):
+        return _declared(leaf)
     pair, given = pair_of(leaf), leaf.mechanism.sensitivity
     replaced = given.adjacency is Adjacency.REPLACE_ONE
     match leaf.mechanism:
@@ -284,6 +294,18 @@ def _noise(leaf: Leaf) -> library.DpEvent:
     c = move if not replaced else 0.5 * move if leaf.is_whole or contribution is None else contribution
     event = library.LaplaceDpEvent if isinstance(leaf.mechanism, Laplace) else library.GaussianDpEvent
     return event(scale / (leaf.group * c))
+
+
+def _declared(leaf: Leaf) -> library.DpEvent:
+    from dp_accounting import dp_event as library  # pyright: ignore[reportMissingTypeStubs]
+
+    match leaf.mechanism:
+        case Gdp(mu=mu, adjacency=adjacency):
+            return library.GaussianDpEvent((2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0) / (leaf.group * mu))
+        case Zcdp(rho=rho):
+            return library.ZCDpEvent(leaf.group**2 * rho)
+        case _:
+            raise _no_twin(f"{leaf.mechanism.kind}, which is only declared")
 
 
 def _whole(name: str, value: Any) -> int:

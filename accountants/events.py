@@ -7,7 +7,6 @@ To show people what was released, use ``releases``, where a local release of man
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from functools import cached_property
@@ -16,10 +15,11 @@ from typing import Annotated, Literal, Self, TypeAlias, final
 from pydantic import Field, PrivateAttr, Strict, model_validator
 
 from zetadp.accountants.leaf import Leaf, Truncation
-from zetadp.mechanisms import AnyMechanism
+from zetadp.mechanisms import AnyAccounted
 from zetadp.mechanisms.base import Adjacency, Count, PrivacyUnit, Probability, Value
 from zetadp.mechanisms.errors import IncompatibleEvent, InvalidParameter
 from zetadp.mechanisms.local import LocalRelease
+from zetadp.mechanisms.numerics.rounding import rounded_up
 
 MAXIMUM_DEPTH = 64
 """The deepest accepted nesting: real events need 4, and a bound keeps every walk over the tree finite and cheap."""
@@ -36,10 +36,10 @@ LARGEST_GROUP = 10**6
 
 @final
 class Release(Value):
-    """One output of a mechanism on the whole data set."""
+    """One output of a mechanism on the whole data set, or what is declared of it."""
 
     kind: Literal["release"] = "release"
-    mechanism: AnyMechanism
+    mechanism: AnyAccounted
 
 
 class _Composite(Value):
@@ -137,7 +137,7 @@ class RandomlyAllocated(_Composite):
     @property
     def probability(self) -> float:
         """1 / steps, rounded up: the probability that one record takes part in a given step."""
-        return _rounded_up(Fraction(1, self.steps))
+        return rounded_up(Fraction(1, self.steps))
 
 
 @final
@@ -165,7 +165,7 @@ class FixedSizeSampled(_Composite):
     @property
     def probability(self) -> float:
         """sample_size / population_size, rounded up: the probability that one record is in the sample."""
-        return _rounded_up(Fraction(self.sample_size, self.population_size))
+        return rounded_up(Fraction(self.sample_size, self.population_size))
 
 
 @final
@@ -254,7 +254,7 @@ def children(event: Event) -> tuple[Event, ...]:
 def neighbourhood(event: Event) -> tuple[Adjacency, PrivacyUnit] | None:
     """Adjacency and unit of the whole event (parts always agree); None if only ``non_private`` parts exist."""
     if isinstance(event, Release):
-        return event.mechanism.sensitivity.adjacency, event.mechanism.sensitivity.unit
+        return event.mechanism.neighbours
     inner = next((pair for part in children(event) if (pair := neighbourhood(part)) is not None), None)
     return (inner[0], event.unit) if isinstance(event, Grouped) and inner is not None else inner
 
@@ -353,7 +353,7 @@ def _sampled(event: Sampled, group: int) -> Leaf:
         match part:
             case PoissonSampled() if isinstance(event, PoissonSampled):
                 # At least the smallest, as 64 nested samplings would underflow: a larger probability is never more private.
-                probability = max(_rounded_up(Fraction(probability) * Fraction(part.probability)), SMALLEST_PROBABILITY)
+                probability = max(rounded_up(Fraction(probability) * Fraction(part.probability)), SMALLEST_PROBABILITY)
                 part = part.event
             case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated():
                 raise InvalidParameter(
@@ -377,12 +377,6 @@ def _sampled(event: Sampled, group: int) -> Leaf:
     if isinstance(event, TruncatedPoissonSampled):
         return Leaf(probability, part.mechanism, "truncated_poisson", group, Truncation(event.largest_batch, event.population_size))
     return Leaf(probability, part.mechanism, "poisson" if isinstance(event, PoissonSampled) else "fixed_size", group)
-
-
-def _rounded_up(value: Fraction) -> float:
-    """The float at or just above a probability: a larger one is never more private."""
-    nearest = float(value)
-    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
 def scaled(event: Event, factor: float) -> Event:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, final
 
-from zetadp.mechanisms import AnyMechanism
+from zetadp.mechanisms import AnyAccounted
 
 Scheme = Literal["poisson", "truncated_poisson", "fixed_size", "random_allocation"]
 
@@ -25,7 +25,7 @@ class Leaf:
 
     Attributes:
       probability: the probability that one record is in the sample, in (0, 1].
-      mechanism: what was released.
+      mechanism: what was released, or only declared.
       scheme: how the sample was drawn; Poisson sampling with probability 1 is all of the data, a sample of fixed size isn't.
       group: the largest number of the mechanism's units that one unit of the guarantee holds.
       steps: releases that a leaf of the scheme random_allocation stands for, of which each record takes part in one.
@@ -33,7 +33,7 @@ class Leaf:
     """
 
     probability: float
-    mechanism: AnyMechanism
+    mechanism: AnyAccounted
     scheme: Scheme = "poisson"
     group: int = 1
     truncation: Truncation | None = None

@@ -47,9 +47,9 @@ class Pair:
     def __post_init__(self) -> None:
         if not 0.0 < self.shown <= 1.0:
             raise InvalidParameter("pair.shown", "in (0, 1]", self.shown)
-        if (self.shown < 1.0 or self.family.is_discrete) and not (self.is_plain and not self.worst_of_both):
+        if (self.shown < 1.0 or not self.family.mixes) and not (self.is_plain and not self.worst_of_both):
             raise InvalidParameter(
-                "pair", "of one component each where it is randomized response or shown only sometimes", self.upper.shifts
+                "pair", "of one component each where its family has no mixtures or it is shown only sometimes", self.upper.shifts
             )
         if self.crowded is not None and self.shown < 1.0:
             raise InvalidParameter("pair.shown", "1 where another pair may take its place", self.shown)

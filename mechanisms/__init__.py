@@ -10,6 +10,7 @@ from typing import Annotated, get_args
 from pydantic import Field
 
 from zetadp.mechanisms.base import (
+    Accounted,
     AdditiveNoise,
     Adjacency,
     Assumption,
@@ -21,6 +22,17 @@ from zetadp.mechanisms.base import (
     Value,
 )
 from zetadp.mechanisms.complex_gaussian import ComplexGaussian
+from zetadp.mechanisms.declared import (
+    DECLARED,
+    AnyDeclared,
+    ApproximateDp,
+    BoundedRange,
+    Gdp,
+    NoisyMax,
+    PureDp,
+    SparseVector,
+    Zcdp,
+)
 from zetadp.mechanisms.duchi_linf import DuchiLinf
 from zetadp.mechanisms.errors import (
     BudgetExceeded,
@@ -48,12 +60,24 @@ AnyMechanism = Annotated[
 ]
 MECHANISMS: tuple[type[Mechanism], ...] = get_args(get_args(AnyMechanism)[0])
 
+AnyAccounted = Annotated[
+    Gaussian | ComplexGaussian | Laplace | Spectral | LocalLaplace | LocalGaussian | DuchiLinf | SpofCoefficients | AnyDeclared,
+    Field(discriminator="kind"),
+]
+"""Whatever an event can contain: the mechanisms, and what is only declared."""
+
 __all__ = [
+    "DECLARED",
     "MECHANISMS",
+    "Accounted",
     "AdditiveNoise",
     "Adjacency",
+    "AnyAccounted",
+    "AnyDeclared",
     "AnyMechanism",
+    "ApproximateDp",
     "Assumption",
+    "BoundedRange",
     "BudgetExceeded",
     "CalibrationFailed",
     "ComplexGaussian",
@@ -61,6 +85,7 @@ __all__ = [
     "Facts",
     "Gaussian",
     "GaussianLoss",
+    "Gdp",
     "IncompatibleEvent",
     "InvalidParameter",
     "Laplace",
@@ -70,19 +95,23 @@ __all__ = [
     "LocalRelease",
     "Mechanism",
     "NoiseSource",
+    "NoisyMax",
     "NumericalFloor",
     "NumpySource",
     "PrivacyError",
     "PrivacyLoss",
     "PrivacyUnit",
+    "PureDp",
     "RandomOrigin",
     "RandomStream",
     "ResponseLoss",
     "Sensitivity",
+    "SparseVector",
     "Spectral",
     "SpofCoefficients",
     "Step",
     "TimeLimitReached",
     "UnsupportedEvent",
     "Value",
+    "Zcdp",
 ]

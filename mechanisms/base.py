@@ -163,6 +163,7 @@ class Assumption(StrEnum):
 
     SENSITIVITY_AS_COMPUTED = "sensitivity_as_computed"
     INDEPENDENT_NOISE = "independent_noise"
+    AS_DECLARED = "as_declared"
 
 
 @final
@@ -191,12 +192,12 @@ class Step(Value):
         return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, value) if isinstance(value, float) else value
 
 
-class Mechanism(Value, ABC):
-    """A small frozen value that can draw its noise and state its privacy loss."""
+class Accounted(Value, ABC):
+    """A small frozen value that states its privacy loss: all that accountants need of what was run."""
 
     FACTS: ClassVar[Facts]
-
-    sensitivity: Sensitivity
+    CAN_BE_SAMPLED: ClassVar[bool] = True
+    """Whether its pair on a sample follows from the pair on all of the data."""
 
     @classmethod
     def kind_name(cls) -> str:
@@ -207,6 +208,42 @@ class Mechanism(Value, ABC):
     @abstractmethod
     def example(cls) -> Self:
         """A typical value: the service shows it, and the contract tests run on it."""
+
+    @property
+    @abstractmethod
+    def neighbours(self) -> tuple[Adjacency, PrivacyUnit]:
+        """Whose guarantee it is: the adjacency and the unit."""
+
+    @abstractmethod
+    def privacy_loss(self) -> PrivacyLoss:
+        """The loss of one release, over the worst pair of neighbours."""
+
+    @abstractmethod
+    def scaled(self, factor: float) -> Self:
+        """The same with every noise scale multiplied by ``factor`` > 0 and the same sensitivity; unchanged if it has no noise."""
+
+    @property
+    @abstractmethod
+    def noise_scale(self) -> float | None:
+        """The scale that a calibration reports: std per real component (the larger one), Laplace's b; 1 / epsilon without noise.
+
+        None for a bare guarantee, which nothing can make stronger.
+        """
+
+    @abstractmethod
+    def derivation(self) -> tuple[Step, ...]:
+        """From parameters to the privacy loss, line by line."""
+
+
+class Mechanism(Accounted):
+    """What the service itself can release: it draws its noise."""
+
+    sensitivity: Sensitivity
+
+    @property
+    @final
+    def neighbours(self) -> tuple[Adjacency, PrivacyUnit]:
+        return self.sensitivity.adjacency, self.sensitivity.unit
 
     @property
     @abstractmethod
@@ -256,22 +293,9 @@ class Mechanism(Value, ABC):
         """The smallest distance between neighbours' values that the accounting uses, in units of the noise's scale."""
         return _least_distance(self)  # pyright: ignore[reportArgumentType] (Pydantic gives frozen models their hash at run time)
 
-    @abstractmethod
-    def privacy_loss(self) -> PrivacyLoss:
-        """The loss of one release, over the worst pair of neighbours that the sensitivity allows."""
-
-    @abstractmethod
-    def scaled(self, factor: float) -> Self:
-        """The same mechanism with every noise scale multiplied by ``factor`` > 0 and the same sensitivity."""
-
     @property
     @abstractmethod
-    def noise_scale(self) -> float:
-        """The scale that a calibration reports: std per real component (the larger one), Laplace's b; 1 / epsilon without noise."""
-
-    @abstractmethod
-    def derivation(self) -> tuple[Step, ...]:
-        """From parameters to the privacy loss, line by line."""
+    def noise_scale(self) -> float: ...
 
 
 class AdditiveNoise(Mechanism):

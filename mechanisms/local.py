@@ -13,6 +13,7 @@ from pydantic import Field, Strict, model_validator
 
 from zetadp.mechanisms.base import LARGEST_SCALE, SMALLEST_SCALE, Adjacency, Mechanism, Sensitivity
 from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.numerics.rounding import rounded_up
 from zetadp.mechanisms.sampling.grid import STEP, contraction
 from zetadp.mechanisms.sampling.source import Array, NoiseSource
 
@@ -49,7 +50,7 @@ class LocalRelease(Mechanism):
         >>> LocalRelease.least_l1(0.0, 1.0, 14)
         14.0
         """
-        return _rounded_up(dimension * (Fraction(upper) - Fraction(lower)))
+        return rounded_up(dimension * (Fraction(upper) - Fraction(lower)))
 
     @staticmethod
     def least_l2(lower: float, upper: float, dimension: int) -> float:
@@ -76,7 +77,7 @@ class LocalRelease(Mechanism):
     def _of_one_coordinate(self) -> Sensitivity:
         """The share of one coordinate in the stated l1, rounded up."""
         given = self.sensitivity
-        return Sensitivity(l1=_rounded_up(Fraction(given.stated_l1) / self.dimension), adjacency=given.adjacency, unit=given.unit)
+        return Sensitivity(l1=rounded_up(Fraction(given.stated_l1) / self.dimension), adjacency=given.adjacency, unit=given.unit)
 
     @property
     def width(self) -> float:
@@ -144,14 +145,9 @@ def _refuse_other_bounds(given: Sensitivity) -> None:
             )
 
 
-def _rounded_up(value: Fraction) -> float:
-    nearest = float(value)
-    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
-
-
 def quotient_up(numerator: float, denominator: float) -> float:
     """The smallest float that is at least numerator / denominator, both > 0."""
-    return _rounded_up(Fraction(numerator) / Fraction(denominator))
+    return rounded_up(Fraction(numerator) / Fraction(denominator))
 
 
 def multiple_up(count: int, value: float) -> float:
@@ -160,4 +156,4 @@ def multiple_up(count: int, value: float) -> float:
     >>> multiple_up(3, 0.1) > 3 * 0.09999999999999999, multiple_up(10, 0.1) > 1.0, multiple_up(2, math.inf)
     (True, True, inf)
     """
-    return _rounded_up(count * Fraction(value)) if count * value < math.inf else math.inf
+    return rounded_up(count * Fraction(value)) if count * value < math.inf else math.inf

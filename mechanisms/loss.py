@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import final
 
 from zetadp.mechanisms.numerics import logspace
@@ -46,6 +47,15 @@ class PrivacyLoss(ABC):
     @abstractmethod
     def pure_epsilon(self) -> float | None:
         """The largest loss if it is finite, otherwise None."""
+
+    @property
+    def renyi_slope(self) -> Fraction | None:
+        """rho with Renyi divergences of at most order rho at every order, exactly computed; None if none is known.
+
+        mu^2 / 2 of mu-GDP, epsilon^2 / 2 of epsilon-DP (Bun and Steinke 2016, Propositions 1.6 and 3.3).
+        """
+        size = self.pure_epsilon if self.gdp_mu is None else self.gdp_mu
+        return None if size is None else Fraction(size) ** 2 / 2
 
 
 @final
@@ -159,3 +169,118 @@ class ResponseLoss(PrivacyLoss):
     @property
     def pure_epsilon(self) -> float | None:
         return self.epsilon
+
+
+@final
+@dataclass(frozen=True)
+class RangeLoss(PrivacyLoss):
+    r"""The worst of all pairs whose losses lie in an interval of length eta, such as the exponential mechanism's.
+
+    delta(eps) = (1 - e^{(eps - eta) / 2})^2 / (1 - e^-eta) for |eps| <= eta: at each eps some two-point pair of that range attains it,
+    and none attains it everywhere. So composing this pair is valid, and looser than the Renyi divergences: at most order eta^2 / 8.
+    Proof: proofs/declared.md.
+
+    Attributes:
+      eta: > 0.
+
+    >>> round(math.exp(RangeLoss(1.0).log_delta(0.0)), 6)
+    0.244919
+    """
+
+    eta: float
+
+    def log_delta(self, epsilon: float) -> float:
+        if epsilon >= self.eta:
+            return -math.inf
+        return 2.0 * logspace.log_one_minus_exp(0.5 * (epsilon - self.eta)) - logspace.log_one_minus_exp(-self.eta)
+
+    def renyi(self, order: float) -> float:
+        return min(0.125 * order * self.eta**2, self.eta)
+
+    @property
+    def renyi_slope(self) -> Fraction:
+        return Fraction(self.eta) ** 2 / 8
+
+    @property
+    def distance(self) -> float:
+        return self.eta
+
+    @property
+    def gdp_mu(self) -> float | None:
+        return None
+
+    @property
+    def pure_epsilon(self) -> float | None:
+        return self.eta
+
+
+@final
+@dataclass(frozen=True)
+class ConcentratedLoss(PrivacyLoss):
+    r"""Any pair with Renyi divergences of at most order rho in both directions, for every order > 1: rho-zCDP. Bun and Steinke 2016.
+
+    Of no such pair is it known that it dominates all others, so only Renyi accounting answers, and ``log_delta`` is a bound.
+
+    Attributes:
+      rho: > 0.
+    """
+
+    rho: float
+
+    def log_delta(self, epsilon: float) -> float:
+        return 0.0 if epsilon <= self.rho else -((epsilon - self.rho) ** 2) / (4.0 * self.rho)
+
+    def renyi(self, order: float) -> float:
+        return order * self.rho
+
+    @property
+    def renyi_slope(self) -> Fraction:
+        return Fraction(self.rho)
+
+    @property
+    def distance(self) -> float:
+        return math.sqrt(2.0 * self.rho)
+
+    @property
+    def gdp_mu(self) -> float | None:
+        return None
+
+    @property
+    def pure_epsilon(self) -> float | None:
+        return None
+
+
+@final
+@dataclass(frozen=True)
+class FailingLoss(PrivacyLoss):
+    r"""Randomized response at epsilon or, with probability delta, everything: the worst (epsilon, delta)-DP pair.
+
+    Kairouz, Oh and Viswanath 2015, Theorem 3.4. Its loss is infinite with probability delta, so no Renyi divergence is finite.
+
+    Attributes:
+      epsilon: >= 0.
+      delta: in (0, 1).
+    """
+
+    epsilon: float
+    delta: float
+
+    def log_delta(self, epsilon: float) -> float:
+        rest = ResponseLoss(self.epsilon).log_delta(epsilon) if self.epsilon > 0.0 else -math.inf
+        return logspace.log_add(math.log(self.delta), math.log1p(-self.delta) + rest)
+
+    def renyi(self, order: float) -> float:
+        del order
+        return math.inf
+
+    @property
+    def distance(self) -> float:
+        return self.epsilon
+
+    @property
+    def gdp_mu(self) -> float | None:
+        return None
+
+    @property
+    def pure_epsilon(self) -> float | None:
+        return None

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     )
     from zetadp.mechanisms.base import Sensitivity
     from zetadp.mechanisms.complex_gaussian import ComplexGaussian
+    from zetadp.mechanisms.declared import ApproximateDp, BoundedRange, Gdp, NoisyMax, PureDp, SparseVector, Zcdp
     from zetadp.mechanisms.gaussian import Gaussian
     from zetadp.mechanisms.laplace import Laplace
     from zetadp.own_loop import PrivateTraining, ReleasedStep, private
@@ -52,28 +53,35 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "ApproximateDp",
     "AttackRisk",
+    "BoundedRange",
     "Calibrated",
     "ComplexGaussian",
     "Composed",
     "Event",
     "FixedSizeSampled",
     "Gaussian",
+    "Gdp",
     "Grouped",
     "Laplace",
+    "NoisyMax",
     "NonPrivate",
     "Obstacle",
     "PoissonSampled",
     "PrivateRecords",
     "PrivateTraining",
     "PublicRecords",
+    "PureDp",
     "RandomlyAllocated",
     "Release",
     "ReleasedStep",
     "Repeated",
     "Sensitivity",
+    "SparseVector",
     "Trained",
     "TruncatedPoissonSampled",
+    "Zcdp",
     "__version__",
     "attack_risk",
     "check",
@@ -96,7 +104,9 @@ _EVENTS = (
     *("Composed", "Event", "FixedSizeSampled", "Grouped", "NonPrivate"),
     *("PoissonSampled", "RandomlyAllocated", "Release", "Repeated", "TruncatedPoissonSampled"),
 )
+_DECLARED = ("ApproximateDp", "BoundedRange", "Gdp", "NoisyMax", "PureDp", "SparseVector", "Zcdp")
 _ELSEWHERE = {
+    **dict.fromkeys(_DECLARED, "zetadp.mechanisms.declared"),
     **dict.fromkeys(_EVENTS, "zetadp.accountants.events"),
     "Sensitivity": "zetadp.mechanisms.base",
     "ComplexGaussian": "zetadp.mechanisms.complex_gaussian",

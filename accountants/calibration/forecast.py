@@ -111,7 +111,7 @@ def _part(leaf: Leaf, count: int) -> _Part:
     loss = leaf.mechanism.privacy_loss()
     size, count = loss.distance, count * leaf.steps
     # A sample of fixed size, one record more or less: two records swap places, errata Z12. Of a largest size: hardly ever.
-    twice = leaf.scheme == "fixed_size" and leaf.mechanism.sensitivity.adjacency is not Adjacency.REPLACE_ONE
+    twice = leaf.scheme == "fixed_size" and leaf.mechanism.neighbours[0] is not Adjacency.REPLACE_ONE
     size *= 2.0 if twice else 1.0
     if leaf.is_whole:
         return _Part(count, 1.0, size * leaf.group, loss.pure_epsilon is not None)

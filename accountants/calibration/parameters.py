@@ -15,7 +15,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple, TypeVar, final
 from pydantic import Field, StringConstraints
 
 from zetadp.accountants.events import Event, FixedSizeSampled, PoissonSampled, Release, Repeated, TruncatedPoissonSampled, children, scaled
-from zetadp.mechanisms import AnyMechanism
+from zetadp.mechanisms import AnyAccounted, Mechanism
 from zetadp.mechanisms.base import LARGEST_SCALE, SMALLEST_SCALE, Sensitivity, Value
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.local import LocalRelease
@@ -82,9 +82,10 @@ class NoiseScale(_Parameter):
     meaning = "least common factor on every noise scale that meets the target"
 
     def limits(self, event: Event) -> Limits:
-        mechanisms = _mechanisms(self.part(event))
-        least = min(_size(mechanism) for mechanism in mechanisms) / NO_NOISE_MU
-        scales = [mechanism.noise_scale for mechanism in mechanisms]
+        noisy = {one: scale for one in _mechanisms(self.part(event)) if (scale := one.noise_scale) is not None}
+        if not noisy:
+            raise InvalidParameter("parameter.at", "a part of the event with noise in it (bare guarantees have none)", self.at)
+        least, scales = min(_size(mechanism) for mechanism in noisy) / NO_NOISE_MU, noisy.values()
         return Limits(max(least, SMALLEST_SCALE / min(scales)), LARGEST_SCALE / max(scales))
 
     def _applied(self, part: Event, value: float) -> Event:
@@ -101,7 +102,12 @@ class ClippingBound(_Parameter):
     meaning = "largest common factor on every sensitivity that meets the target"
 
     def limits(self, event: Event) -> Limits:
-        mechanisms = _mechanisms(self.part(event))
+        found = _mechanisms(self.part(event))
+        mechanisms = [mechanism for mechanism in found if isinstance(mechanism, Mechanism)]
+        if (declared := next((one for one in found if not isinstance(one, Mechanism)), None)) is not None:
+            raise InvalidParameter(
+                "parameter.at", "a part without what is only declared (nothing says how it would be clipped)", declared.kind
+            )
         if (local := next((m for m in mechanisms if isinstance(m, LocalRelease)), None)) is not None:
             raise InvalidParameter(
                 "parameter.at", "a part without local releases (their box determines how far a record moves them)", local.kind
@@ -239,14 +245,14 @@ def _repeated(part: Event, count: int) -> Event:
     return Repeated(count=count, event=part.event if isinstance(part, Repeated) else part)
 
 
-def _mechanisms(part: Event) -> list[AnyMechanism]:
+def _mechanisms(part: Event) -> list[AnyAccounted]:
     found = [release.mechanism for release, _ in _walk(part, "") if isinstance(release, Release)]
     if not found:
         raise InvalidParameter("parameter.at", "a part of the event with a release in it", "")
     return found
 
 
-def _size(mechanism: AnyMechanism) -> float:
+def _size(mechanism: AnyAccounted) -> float:
     """mu of a Gaussian mechanism, epsilon of others: the larger, the less noise."""
     return mechanism.privacy_loss().distance
 
@@ -260,6 +266,7 @@ def _clipped(part: Event, factor: float) -> Event:
     if not isinstance(part, Release):
         return with_children(part, tuple(_clipped(child, factor) for child in children(part)))
     mechanism = part.mechanism
+    assert isinstance(mechanism, Mechanism)  # checked with the limits
     bounds = {name: factor * bound for name, bound in _bounds(mechanism.sensitivity).items()}
     sensitivity = Sensitivity.model_validate(_fields(mechanism.sensitivity) | bounds)
     return Release(mechanism=type(mechanism).model_validate(_fields(mechanism) | {"sensitivity": sensitivity}))

@@ -68,7 +68,9 @@ class Density(ABC):
       loss_type: the type of privacy loss that mechanisms state for these pairs.
       name: the noise's name, as used in sentences.
       norm: the norm in which a query's sensitivity bounds the distance of its pair.
-      is_discrete: the loss of a whole pair takes finitely many values: its moment function never decays, and no noise has this density.
+      is_discrete: losses take only separate values: the moment function never decays.
+      mixes: whether the halves of pairs may be mixtures: only of a noise.
+      is_loose: whether Renyi divergences of what the pair stands for are smaller than the pair's, so that they may give a smaller bound.
       has_atoms: the losses -distance and distance of a whole pair have positive probability.
       is_even: a whole pair, mirrored, is the same pair in the other order.
       is_infinitesimal: losses are so small that e^L - 1 = L: then composing adds multiples of numbers, up to their scale.
@@ -81,6 +83,8 @@ class Density(ABC):
     name: ClassVar[str]
     norm: ClassVar[Literal["l1", "l2"]]
     is_discrete: ClassVar[bool]
+    mixes: ClassVar[bool] = True
+    is_loose: ClassVar[bool] = False
     has_atoms: ClassVar[bool]
     is_even: ClassVar[bool] = True
     is_infinitesimal: ClassVar[bool] = False

@@ -11,8 +11,10 @@ import numpy as np
 from zetadp.accountants.arithmetic import UNIT
 from zetadp.accountants.densities.base import TINY, Calls, Density, Floats, LossLaw, RatioNodes
 from zetadp.accountants.densities.binomial import MOST_RELEASES, RepeatedResponse
+from zetadp.accountants.densities.bounded_transforms import WholeResponse
 from zetadp.accountants.densities.mixtures import Mixture
 from zetadp.accountants.densities.summed import Sum
+from zetadp.accountants.densities.transforms import Transform
 from zetadp.mechanisms.loss import PrivacyLoss, ResponseLoss
 
 
@@ -25,7 +27,9 @@ class ResponseDensity(Density):
     name = "randomized response"
     norm = "l2"
     is_discrete = True
+    mixes = False
     has_atoms = True
+    has_transform = True
 
     def loss(self, distance: float) -> PrivacyLoss:
         return ResponseLoss(distance)
@@ -55,6 +59,10 @@ class ResponseDensity(Density):
         loss = np.array([-distance, distance])
         log_weight = np.array([0.0, -distance]) - math.log1p(math.exp(-distance))
         return RatioNodes(log_weight, loss, np.expm1(np.minimum(loss, 1.0)), np.exp(log_weight + loss) - np.exp(log_weight))
+
+    def transform(self, upper: Mixture, lower: Mixture, count: int, improbable: float) -> Transform:
+        del improbable  # losses are bounded: no outcome is left out
+        return WholeResponse(_distance(upper, lower), count)
 
     def repeated(self, distance: float, count: int, shown: float) -> Sum | None:
         # With several that are shown only sometimes, the sum would run over how many of them are shown.

@@ -16,6 +16,7 @@ from zetadp.accountants.largest_loss import pure_epsilon
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.routes.rdp.rdp import RdpAccountant
 from zetadp.mechanisms.base import NonNegative, Value
+from zetadp.mechanisms.declared.base import Declared
 from zetadp.mechanisms.errors import InvalidParameter, UnsupportedEvent
 
 FILTER = "filter"
@@ -95,7 +96,7 @@ def zcdp_cost(spend: Spend) -> Fraction:
         case RdpSpend():
             raise UnsupportedEvent(FILTER, "a Renyi bound at some orders isn't one at all orders, which zCDP needs")
         case _:
-            return sum((count * Fraction(_mu_or_epsilon(leaf)[0]) ** 2 / 2 for leaf, count in _parts(spend)), Fraction(0))
+            return sum((count * _slope(leaf) for leaf, count in _parts(spend)), Fraction(0))
 
 
 def gdp_cost(spend: Spend) -> Fraction:
@@ -173,6 +174,16 @@ def _mu_or_epsilon(leaf: Leaf) -> tuple[float, bool]:
             FILTER, f"a sampled {pair.family.name} release is neither zCDP nor GDP with a useful parameter; use an rdp budget"
         )
     return mu, False
+
+
+def _slope(leaf: Leaf) -> Fraction:
+    """rho of one release."""
+    if not isinstance(leaf.mechanism, Declared):
+        return Fraction(_mu_or_epsilon(leaf)[0]) ** 2 / 2
+    rho = leaf.mechanism.privacy_loss().renyi_slope if leaf.is_whole else None
+    if rho is None:
+        raise UnsupportedEvent(FILTER, f"{leaf.mechanism.kind} isn't zCDP for any rho that is known here")
+    return leaf.group**2 * rho
 
 
 def _parts(event: Event) -> Iterator[tuple[Leaf, int]]:

@@ -8,6 +8,7 @@ from typing import TypeVar, final
 
 from zetadp.accountants import deadline
 from zetadp.accountants.accountant import Accountant
+from zetadp.accountants.dominating import pair_of, unsupported_reason
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.profile import Bound, DeltaBound, PrivacyProfile, check_order
 from zetadp.accountants.routes.closed.closed_form import GdpAccountant
@@ -38,7 +39,7 @@ _Refusal = TypeVar("_Refusal", bound=UnsupportedEvent | NumericalFloor)
 class RoutedProfile(PrivacyProfile):
     """Routes for leaves with their counts, cheapest first: each query goes to the next route until a bracket is narrow enough.
 
-    If none is, the answer is the smallest upper end and the largest lower end of all routes that answered.
+    If none is, or moments may say more than pairs, the answer is the smallest upper and the largest lower end of all that answered.
 
     Raises:
       UnsupportedEvent: none of the routes supports them.
@@ -46,6 +47,8 @@ class RoutedProfile(PrivacyProfile):
 
     def __init__(self, parts: Mapping[Leaf, int], routes: tuple[Accountant, ...]) -> None:
         self._parts, self._routes = parts, routes
+        # Where moments say more than dominating pairs do, Renyi accounting may be below a bracket of theirs, however narrow that is.
+        self._is_loose = sum(parts.values()) > 1 and any(_is_loose(leaf) for leaf in parts)
         self._known: dict[str, PrivacyProfile | UnsupportedEvent] = {}
         self._first()
 
@@ -56,7 +59,8 @@ class RoutedProfile(PrivacyProfile):
     def delta(self, epsilon: float) -> DeltaBound:
         answers = self._answers(lambda profile: profile.delta(epsilon), _is_narrow_delta)
         best = min(answers, key=lambda bound: bound.log_upper)
-        return DeltaBound(log_lower=min(best.log_upper, max(b.log_lower for b in answers)), log_upper=best.log_upper, route=best.route)
+        lower = max(b.log_lower for b in answers)
+        return DeltaBound(log_lower=lower if lower <= best.log_upper else best.log_lower, log_upper=best.log_upper, route=best.route)
 
     def epsilon(self, delta: float) -> Bound:
         return self._epsilon(lambda profile: profile.epsilon(delta))
@@ -67,7 +71,9 @@ class RoutedProfile(PrivacyProfile):
     def _epsilon(self, ask: Callable[[PrivacyProfile], Bound]) -> Bound:
         answers = self._answers(ask, _is_narrow)
         best = min(answers, key=lambda bound: bound.upper)
-        return Bound(lower=min(best.upper, max(b.lower for b in answers)), upper=best.upper, route=best.route)
+        lower = max(b.lower for b in answers)
+        # Where moments say more than pairs, a lower end for the pairs says nothing.
+        return Bound(lower=lower if lower <= best.upper else best.lower, upper=best.upper, route=best.route)
 
     def rdp(self, order: float) -> float | None:
         check_order(order)
@@ -83,7 +89,10 @@ class RoutedProfile(PrivacyProfile):
     def _answers(self, ask: Callable[[PrivacyProfile], _Answer], is_narrow: Callable[[_Answer], bool]) -> list[_Answer]:
         found: list[_Answer] = []
         refusal: UnsupportedEvent | NumericalFloor | None = None
+        wanted = self._routes
         for accountant in self._routes:
+            if accountant not in wanted:
+                continue
             deadline.check()
             profile = self._profile(accountant)
             if isinstance(profile, UnsupportedEvent):
@@ -95,7 +104,9 @@ class RoutedProfile(PrivacyProfile):
                 refusal = _without_frames(floor)
                 continue
             if is_narrow(answer):
-                return [answer]
+                if not self._is_loose:
+                    return [answer]
+                wanted = tuple(one for one in wanted if isinstance(one, RdpAccountant))
             found.append(answer)
         if not found and refusal is not None:
             raise refusal
@@ -124,6 +135,10 @@ def _without_frames(refusal: _Refusal) -> _Refusal:
     """The refusal without its traceback, which would keep alive every grid of its frames, in a cycle that is freed late."""
     refusal.__traceback__ = None
     return refusal
+
+
+def _is_loose(leaf: Leaf) -> bool:
+    return unsupported_reason(leaf) is None and pair_of(leaf).family.is_loose
 
 
 def _is_narrow(bound: Bound) -> bool:

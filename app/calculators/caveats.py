@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from zetadp.accountants import Event, neighbourhood, non_private_reason, releases
 from zetadp.mechanisms import Assumption
+from zetadp.mechanisms.declared.base import Guarantee
 
 _ASSUMPTIONS = {
     Assumption.SENSITIVITY_AS_COMPUTED: "noise is drawn and added exactly: the lowest bits of a sum with float noise reveal who is in it",
+    Assumption.AS_DECLARED: "what is only declared holds for every two neighbours, whatever was released before",
     Assumption.INDEPENDENT_NOISE: "the noise of every coordinate and release is drawn independently",
 }
 
@@ -27,7 +29,7 @@ def caveats_of(event: Event) -> tuple[str, ...]:
         return ()
     found = releases(event)
     # For a group, the sensitivity bounds each of its units, which have a different name from the group.
-    units = dict.fromkeys(leaf.mechanism.sensitivity.unit for leaf in found)
+    units = dict.fromkeys(leaf.mechanism.neighbours[1] for leaf in found if not isinstance(leaf.mechanism, Guarantee))
     assumed = dict.fromkeys(one for leaf in found for one in type(leaf.mechanism).FACTS.assumptions)
     whole = neighbours[1].replace("_", " ")
     return (

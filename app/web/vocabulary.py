@@ -33,6 +33,11 @@ VOCABULARY: tuple[tuple[str, str], ...] = (
         "`randomly_allocated`, `repeated`, `composed`, `grouped`; pure data",
     ),
     (
+        "declared",
+        "what others ran and an event only accounts for: `pure_dp`, `approximate_dp`, `zcdp`, `gdp`, `bounded_range`, `noisy_max`, "
+        "`sparse_vector`; true only if the declaration is",
+    ),
+    (
         "contribution",
         "`l2_contribution`, `l1_contribution`: how much one unit alone adds to the query; needed for Poisson sampling with replace_one",
     ),

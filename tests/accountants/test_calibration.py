@@ -34,12 +34,12 @@ class Counting(Accountant):
     def __init__(self, name):
         self._inner, self.name, self.profiles = accountant_named(name), name, 0
 
-    def unsupported(self, event):
-        return self._inner.unsupported(event)
+    def unsupported_parts(self, parts):
+        return self._inner.unsupported_parts(parts)
 
-    def profile(self, event):
+    def _profile(self, parts):
         self.profiles += 1
-        return self._inner.profile(event)
+        return self._inner.of_parts(parts)
 
 
 @pytest.mark.parametrize(("inputs", "oracle"), oracle_rows("gaussian_calibration"))

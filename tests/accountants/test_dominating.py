@@ -34,6 +34,7 @@ class _Spherical:
     """A mechanism of another kind of noise, as far as a leaf needs one."""
 
     kind = "spherical"
+    CAN_BE_SAMPLED = True
 
     def privacy_loss(self):
         return None

@@ -13,7 +13,7 @@ from tests.accountants.events import complex_gaussian, fixed_size, gaussian, lap
 from zetadp.accountants import Composed, Grouped, NonPrivate, PoissonSampled, Release, Repeated, leaves, profile
 from zetadp.accountants.dominating import pair_of
 from zetadp.accountants.dp_accounting_events import _ONLY_THERE, from_dp_accounting, to_dp_accounting
-from zetadp.mechanisms import ComplexGaussian, Gaussian, InvalidParameter, Sensitivity
+from zetadp.mechanisms import ComplexGaussian, Gaussian, Gdp, InvalidParameter, PureDp, Sensitivity
 
 RELATIONS = {
     "add_remove": NeighboringRelation.ADD_OR_REMOVE_ONE,
@@ -55,6 +55,8 @@ OURS = {
     "nested": PoissonSampled(probability=0.5, event=PoissonSampled(probability=0.5, event=gaussian())),
     "group": Grouped(size=3, unit="user", event=Repeated(count=2, event=gaussian(2.0))),
     "group of laplace": Grouped(size=3, unit="user", event=laplace(5.0)),
+    "declared gdp": Release(mechanism=Gdp(mu=0.7, adjacency="add_remove", unit="record")),
+    "declared gdp, replaced": Release(mechanism=Gdp(mu=0.7, adjacency="replace_one", unit="record")),
     "mixture": Composed(events=(gaussian(3.0), laplace(5.0), training(0.1, 2.0, 20), NonPrivate(reason="test"))),
 }
 
@@ -71,7 +73,7 @@ def _pairs(event):
 @pytest.mark.parametrize("name", OURS)
 def test_the_dominating_pairs_survive_the_way_there_and_back(name):
     event = OURS[name]
-    adjacency = next(iter(leaves(event))).mechanism.sensitivity.adjacency
+    adjacency = next(iter(leaves(event))).mechanism.neighbours[0]
     assert _pairs(_read(to_dp_accounting(event), adjacency)) == _pairs(event)
 
 
@@ -158,7 +160,7 @@ def test_no_noise_is_no_privacy():
         (library.SampledWithReplacementDpEvent(10, 2, library.GaussianDpEvent(1.0)), "SampledWithReplacementDpEvent"),
         (library.SingleEpochTreeAggregationDpEvent(1.0, 3), "SingleEpochTreeAggregationDpEvent under add_remove"),
         (library.RepeatAndSelectDpEvent(library.GaussianDpEvent(1.0), 3.0, 1.0), "RepeatAndSelectDpEvent"),
-        (library.ZCDpEvent(0.1), "ZCDpEvent"),
+        (library.ZCDpEvent(0.1, 0.2), "ZCDpEvent with xi = 0.2"),
         (library.UnsupportedDpEvent(), "UnsupportedDpEvent"),
         (
             library.MixtureOfGaussiansDpEvent(1.0, [0.0, 1.0, 2.0], [0.8, 0.1, 0.1]),
@@ -236,6 +238,7 @@ def test_the_library_is_loaded_only_when_it_is_needed():
 
 
 READ = {
+    "ZCDpEvent",
     "NoOpDpEvent",
     "NonPrivateDpEvent",
     "GaussianDpEvent",
@@ -254,6 +257,16 @@ def test_every_event_of_the_library_is_read_or_refused_with_a_reason():
     there = {name for name, kind in vars(library).items() if isinstance(kind, type) and issubclass(kind, library.DpEvent)}
     assert there - {"DpEvent"} == READ | set(_ONLY_THERE)
     assert not READ & set(_ONLY_THERE)
+
+
+def test_zcdp_is_a_declared_guarantee_there_and_back():
+    event = library.ComposedDpEvent([library.GaussianDpEvent(2.0), library.ZCDpEvent(0.1)])
+    found = _read(event)
+    assert profile(found).rdp(4.0) == pytest.approx(4.0 * (0.1 + 1 / 8), rel=1e-9)
+    assert to_dp_accounting(found) == event
+    assert to_dp_accounting(Grouped(size=2, unit="user", event=_read(library.ZCDpEvent(0.1)))) == library.ZCDpEvent(0.4)
+    with pytest.raises(InvalidParameter, match="pure_dp, which is only declared"):
+        to_dp_accounting(Release(mechanism=PureDp(epsilon=0.1, adjacency="add_remove", unit="record")))
 
 
 def test_an_event_that_nobody_knows_is_refused_by_its_name():

@@ -255,11 +255,12 @@ def test_the_grid_agrees_with_the_binomial_sum(count, share):
 
 @pytest.mark.parametrize(
     ("route", "text"),
-    [("gdp", "isn't Gaussian"), ("contour", "has a loss with a kink"), ("pld", "discretise only Gaussian and Laplace noise")],
+    [("gdp", "isn't Gaussian"), ("contour", "its losses have atoms"), ("pld", "discretise only Gaussian and Laplace noise")],
 )
 @pytest.mark.parametrize("event", [response(1.0), PoissonSampled(probability=0.5, event=local_laplace(1.0))], ids=["response", "sampled"])
 def test_routes_that_have_no_bound_say_why(route, text, event):
-    assert text in accountant_named(route).unsupported(event)
+    found = accountant_named(route).unsupported(event)
+    assert text in found or (route == "contour" and "shown only sometimes" in found)
 
 
 def test_the_recomputation_declines_losses_on_a_lattice():

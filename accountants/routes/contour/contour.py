@@ -315,7 +315,7 @@ class ContourAccountant(Accountant):
             if (reason := unsupported_reason(leaf) or _pair_reason(pair_of(leaf))) is not None:
                 return reason
         if all(pair_of(leaf).family.has_atoms for leaf in parts):
-            return "Laplace losses have atoms: without a Gaussian release beside them their moment function hardly decays"
+            return "its losses have atoms: without a Gaussian release beside them their moment function hardly decays"
         if sum(parts.values()) > MOST_RELEASES:
             return f"more than {MOST_RELEASES:.0e} releases: their rounding errors would swamp the result"
         return None
@@ -329,10 +329,10 @@ def _pair_reason(pair: Pair) -> str | None:
         return (
             f"a sampled release moves its noise by {pair.distance:.3g} scales; this route supports {SMALLEST_SHIFT:g} to {LARGEST_SHIFT:g}"
         )
-    if pair.worst_of_both or pair.family.is_discrete or pair.shown < 1.0:
-        return "a release that is local, or whose direction may change from step to step, has a loss with a kink, which hardly decays"
+    if pair.worst_of_both or pair.shown < 1.0:
+        return "a release that is shown only sometimes, or whose direction may change, has a loss with a kink, which hardly decays"
     if pair.crowded is not None and (reason := _pair_reason(pair.crowded.pair)) is not None:
         return reason
     if not pair.family.has_transform:
-        return f"no moment function of {pair.family.name} noise is known here"
+        return f"no moment function of {pair.family.name} is known here"
     return None

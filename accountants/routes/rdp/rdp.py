@@ -20,6 +20,7 @@ from zetadp.accountants.routes.rdp import integer_moments
 from zetadp.accountants.routes.rdp.moments import PairMoments
 from zetadp.mechanisms.base import Step
 from zetadp.mechanisms.local import LocalRelease
+from zetadp.mechanisms.loss import ConcentratedLoss
 
 ROUTE = "rdp"
 
@@ -78,7 +79,7 @@ class RdpProfile(PrivacyProfile):
     @cached_property
     def pure_epsilon(self) -> float:
         """The Renyi divergence of infinite order: the sum of the largest losses; infinite if one of them is unbounded."""
-        losses = (count * pure_epsilon(pair_of(leaf)) for leaf, count in self._parts.items())
+        losses = (count * _largest_loss(leaf) for leaf, count in self._parts.items())
         return math.fsum(losses) * (1.0 + SHIFT_ERROR)
 
     def derivation(self) -> tuple[Step, ...]:
@@ -129,7 +130,18 @@ def epsilon_at_order(order: float, renyi: float, delta: float) -> float:
 
 def leaf_renyi(leaf: Leaf, order: float) -> float:
     """Upper bound on the Renyi divergence of one sampled release, in both directions of neighbours."""
-    return pair_renyi(pair_of(leaf), order)
+    concentrated = _concentrated(leaf)
+    return pair_renyi(pair_of(leaf), order) if concentrated is None else leaf.group**2 * concentrated.renyi(order) * (1.0 + 1e-12)
+
+
+def _concentrated(leaf: Leaf) -> ConcentratedLoss | None:
+    """The loss of a release of which only Renyi divergences are known, or None: k units of rho are k^2 rho (pairs.md, row 9)."""
+    loss = leaf.mechanism.privacy_loss()
+    return loss if isinstance(loss, ConcentratedLoss) and leaf.is_whole else None
+
+
+def _largest_loss(leaf: Leaf) -> float:
+    return pure_epsilon(pair_of(leaf)) if _concentrated(leaf) is None else math.inf
 
 
 _shared_moments = lru_cache(maxsize=64)(PairMoments.of)
@@ -178,9 +190,9 @@ def _shown_renyi(whole: float, order: float, shown: float) -> float:
     return (exponent + math.log(shown + (1.0 - shown) * math.exp(-exponent))) / (order - 1.0)
 
 
-def sampling_reason(parts: Iterable[Leaf]) -> str | None:
-    """Why no dominating pair is known here for one of these leaves, or None."""
-    return next((reason for leaf in parts if (reason := unsupported_reason(leaf)) is not None), None)
+def renyi_reason(parts: Iterable[Leaf]) -> str | None:
+    """Why no Renyi divergence is known here for one of these leaves, or None."""
+    return next((reason for leaf in parts if _concentrated(leaf) is None and (reason := unsupported_reason(leaf)) is not None), None)
 
 
 @final
@@ -196,7 +208,7 @@ class RdpAccountant(Accountant):
     )
 
     def unsupported_parts(self, parts: Mapping[Leaf, int]) -> str | None:
-        return sampling_reason(parts)
+        return renyi_reason(parts)
 
     def _profile(self, parts: Mapping[Leaf, int]) -> PrivacyProfile:
         return RdpProfile(parts, leaf_steps(parts))

@@ -27,10 +27,12 @@ from zetadp.mechanisms import (
     ComplexGaussian,
     DuchiLinf,
     Gaussian,
+    InvalidParameter,
     Laplace,
     LocalGaussian,
     LocalLaplace,
     LocalRelease,
+    Mechanism,
     Spectral,
     SpofCoefficients,
 )
@@ -63,12 +65,20 @@ class Drawn:
     @property
     def mechanism(self) -> AnyMechanism:
         """The mechanism that adds its noise."""
-        return self.leaf.mechanism
+        found = self.leaf.mechanism
+        assert isinstance(found, Mechanism)  # checked by ``releases_of``
+        return found
 
 
 def releases_of(event: Event) -> tuple[Drawn, ...]:
-    """Every different release of the event and how often it ran. Raises InvalidParameter if the accountants' ``releases`` does."""
-    releases(event)  # refuses what can't be told apart or counted
+    """Every different release of the event and how often it ran.
+
+    Raises:
+      InvalidParameter: as the accountants' ``releases``, or something is only declared: the service never releases that.
+    """
+    for leaf in releases(event):  # refuses what can't be told apart or counted
+        if not isinstance(leaf.mechanism, Mechanism):
+            raise InvalidParameter("event", "of mechanisms that the service itself releases", leaf.mechanism.kind)
     found: dict[tuple[SingleRelease, int], Drawn] = {}
     for part, group, count in _parts(event, 1, 1):
         ((leaf, _),) = releases(part).items()

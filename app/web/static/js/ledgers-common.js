@@ -4,6 +4,15 @@ import { bound, el, figure, number } from "./core.js";
 
 const SYMBOLS = { gdp: ["mu", "mu"], zcdp: ["rho", "rho"], pure: ["epsilon", "epsilon"] };
 
+/** What others ran and declared, in words. */
+const DECLARED = {
+  pure_dp: (one) => `something declared ${figure(one.epsilon)}-DP`,
+  approximate_dp: (one) => `something declared (${figure(one.epsilon)}, ${figure(one.delta)})-DP`,
+  zcdp: (one) => `something declared ${figure(one.rho)}-zCDP`,
+  gdp: (one) => `something declared ${figure(one.mu)}-GDP`,
+  bounded_range: (one) => `something declared to have a range of ${figure(one.eta)}`,
+};
+
 /** Symbol and field of the amount that a budget of this kind counts in; null where it counts in several. */
 export function currency(kind) {
   return SYMBOLS[kind] || null;
@@ -25,6 +34,7 @@ export function spendWords(spend) {
 function eventWords(event) {
   switch (event.kind) {
     case "release":
+      if (DECLARED[event.mechanism.kind]) return DECLARED[event.mechanism.kind](event.mechanism);
       return `one release of ${event.mechanism.kind.replaceAll("_", " ")}`;
     case "repeated":
       return `${event.count} times: ${eventWords(event.event)}`;

@@ -1,0 +1,16 @@
+r"""What others ran and we only account for: bare guarantees, private selection, noise on whole numbers. Nothing here draws noise.
+
+With these in an event, any history can be composed. The service never releases them, so that no certificate of a run contains them.
+"""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from zetadp.mechanisms.declared.guarantees import ApproximateDp, BoundedRange, Gdp, PureDp, Zcdp
+from zetadp.mechanisms.declared.selection import NoisyMax, SparseVector
+
+AnyDeclared = PureDp | ApproximateDp | Zcdp | Gdp | BoundedRange | NoisyMax | SparseVector
+DECLARED: tuple[type[AnyDeclared], ...] = get_args(AnyDeclared)
+
+__all__ = ["DECLARED", "AnyDeclared", "ApproximateDp", "BoundedRange", "Gdp", "NoisyMax", "PureDp", "SparseVector", "Zcdp"]
