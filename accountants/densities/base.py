@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zetadp.accountants.densities.mixtures import Mixture
-from zetadp.accountants.densities.summed import Sum
+from zetadp.accountants.densities.sums.profile import Sum
 from zetadp.accountants.densities.transforms import Transform, TransformUnavailable
 from zetadp.mechanisms.loss import PrivacyLoss
 

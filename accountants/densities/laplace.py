@@ -16,8 +16,8 @@ from zetadp.accountants.densities.laplace_transforms import MixedLaplace, WholeL
 from zetadp.accountants.densities.location import LocationDensity
 from zetadp.accountants.densities.mixtures import Mixture
 from zetadp.accountants.densities.quadrature import panels
-from zetadp.accountants.densities.repeated_laplace import MOST_RELEASES, RepeatedLaplace
-from zetadp.accountants.densities.summed import Sum
+from zetadp.accountants.densities.sums.laplace import MOST_RELEASES, RepeatedLaplace
+from zetadp.accountants.densities.sums.profile import Sum
 from zetadp.accountants.densities.transforms import Transform
 from zetadp.mechanisms.loss import LaplaceLoss, PrivacyLoss
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from zetadp.accountants.arithmetic import UNIT
 from zetadp.accountants.densities.base import TINY, Calls, Density, Floats, LossLaw, RatioNodes
-from zetadp.accountants.densities.binomial import MOST_RELEASES, RepeatedResponse
 from zetadp.accountants.densities.bounded_transforms import WholeResponse
 from zetadp.accountants.densities.mixtures import Mixture
-from zetadp.accountants.densities.summed import Sum
+from zetadp.accountants.densities.sums.profile import Sum
+from zetadp.accountants.densities.sums.response import MOST_RELEASES, RepeatedResponse
 from zetadp.accountants.densities.transforms import Transform
 from zetadp.mechanisms.loss import PrivacyLoss, ResponseLoss
 

@@ -12,7 +12,7 @@ from tests.accountants.events import gaussian, laplace
 from tests.accountants.laplace_truth import product_delta, repeated_laplace_delta
 from tests.selection import chosen
 from zetadp.accountants import Composed, Repeated, accountant_named, profile
-from zetadp.accountants.densities.repeated_laplace import MOST_RELEASES, RepeatedLaplace, short_from
+from zetadp.accountants.densities.sums.laplace import MOST_RELEASES, RepeatedLaplace, short_from
 from zetadp.accountants.routes.rdp.rdp import RdpProfile
 from zetadp.mechanisms import InvalidParameter
 

@@ -1,0 +1,1 @@
+"""Compositions of one repeated release whose delta is an exact sum."""
