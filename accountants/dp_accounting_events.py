@@ -34,7 +34,7 @@ from zetadp.accountants.events import (
     leaves,
 )
 from zetadp.accountants.leaf import Leaf
-from zetadp.mechanisms import ComplexGaussian, Gaussian, Gdp, Laplace, Spectral, Zcdp
+from zetadp.mechanisms import ComplexGaussian, Gaussian, GdpGuarantee, Laplace, Spectral, ZcdpGuarantee
 from zetadp.mechanisms.base import Adjacency, PrivacyUnit, Sensitivity
 from zetadp.mechanisms.declared.base import Declared
 from zetadp.mechanisms.errors import InvalidParameter
@@ -116,7 +116,7 @@ class _Reader:
             raise _no_twin(f"ZCDpEvent with xi = {xi!r}: here zCDP has no part that doesn't grow with the order")
         if not rho >= 0.0:
             raise InvalidParameter("ZCDpEvent.rho", ">= 0", rho)
-        return None if rho == 0.0 else Release(mechanism=Zcdp(rho=rho, adjacency=self._adjacency, unit=self._unit))
+        return None if rho == 0.0 else Release(mechanism=ZcdpGuarantee(rho=rho, adjacency=self._adjacency, unit=self._unit))
 
     def _composed(self, event: Any) -> Event | None:
         if hasattr(event, "count"):
@@ -300,9 +300,9 @@ def _declared(leaf: Leaf) -> library.DpEvent:
     from dp_accounting import dp_event as library  # pyright: ignore[reportMissingTypeStubs]
 
     match leaf.mechanism:
-        case Gdp(mu=mu, adjacency=adjacency):
+        case GdpGuarantee(mu=mu, adjacency=adjacency):
             return library.GaussianDpEvent((2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0) / (leaf.group * mu))
-        case Zcdp(rho=rho):
+        case ZcdpGuarantee(rho=rho):
             return library.ZCDpEvent(leaf.group**2 * rho)
         case _:
             raise _no_twin(f"{leaf.mechanism.kind}, which is only declared")

@@ -16,7 +16,7 @@ from zetadp.accountants.dominating import pair_of
 from zetadp.accountants.largest_loss import pure_epsilon
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.profile import Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
-from zetadp.mechanisms import ApproximateDp, PureDp
+from zetadp.mechanisms import ApproximateGuarantee, PureGuarantee
 from zetadp.mechanisms.base import Step
 from zetadp.mechanisms.errors import InvalidParameter, NumericalFloor
 from zetadp.mechanisms.numerics import logspace
@@ -38,12 +38,12 @@ _DEEP = -600.0
 def split(parts: Mapping[Leaf, int]) -> tuple[dict[Leaf, int], Decimal]:
     """(what is left where none of them fails, the probability that one does, rounded up).
 
-    >>> fact = ApproximateDp(epsilon=0.0, delta=0.25, adjacency="add_remove", unit="record")
+    >>> fact = ApproximateGuarantee(epsilon=0.0, delta=0.25, adjacency="add_remove", unit="record")
     >>> rest, failure = split({Leaf(1.0, fact): 2})
     >>> rest, float(failure)
     ({}, 0.4375)
     """
-    rest = {leaf: count for leaf, count in parts.items() if not isinstance(leaf.mechanism, ApproximateDp)}
+    rest = {leaf: count for leaf, count in parts.items() if not isinstance(leaf.mechanism, ApproximateGuarantee)}
     if len(rest) == len(parts):
         return rest, Decimal(0)
     with localcontext() as context:
@@ -51,12 +51,12 @@ def split(parts: Mapping[Leaf, int]) -> tuple[dict[Leaf, int], Decimal]:
         survival, sum_of_all, failing, one = Decimal(1), Decimal(0), 0, Decimal(0)
         for leaf, count in parts.items():
             fact = leaf.mechanism
-            if not isinstance(fact, ApproximateDp):
+            if not isinstance(fact, ApproximateGuarantee):
                 continue
             one = min(_of_group(fact, leaf.group), Decimal(1))
             survival, sum_of_all, failing = survival * (1 - one) ** count, sum_of_all + count * one, failing + count
             if fact.epsilon > 0.0:
-                left = replace(leaf, mechanism=PureDp(epsilon=fact.epsilon, adjacency=fact.adjacency, unit=fact.unit))
+                left = replace(leaf, mechanism=PureGuarantee(epsilon=fact.epsilon, adjacency=fact.adjacency, unit=fact.unit))
                 rest[left] = rest.get(left, 0) + count
         if failing == 1:
             # One guarantee's delta is often asked for, so it is kept without any rounding.
@@ -66,7 +66,7 @@ def split(parts: Mapping[Leaf, int]) -> tuple[dict[Leaf, int], Decimal]:
         return rest, min(failure * (1 + _ERROR), Decimal(1))
 
 
-def _of_group(fact: ApproximateDp, size: int) -> Decimal:
+def _of_group(fact: ApproximateGuarantee, size: int) -> Decimal:
     """delta of a group: delta (e^{k eps} - 1) / (e^eps - 1), rounded up."""
     if size == 1:
         return Decimal(fact.delta)

@@ -42,7 +42,15 @@ if TYPE_CHECKING:
     )
     from zetadp.mechanisms.base import Sensitivity
     from zetadp.mechanisms.complex_gaussian import ComplexGaussian
-    from zetadp.mechanisms.declared import ApproximateDp, BoundedRange, Gdp, NoisyMax, PureDp, SparseVector, Zcdp
+    from zetadp.mechanisms.declared import (
+        ApproximateGuarantee,
+        GdpGuarantee,
+        NoisyMax,
+        PureGuarantee,
+        RangeGuarantee,
+        SparseVector,
+        ZcdpGuarantee,
+    )
     from zetadp.mechanisms.gaussian import Gaussian
     from zetadp.mechanisms.laplace import Laplace
     from zetadp.own_loop import PrivateTraining, ReleasedStep, private
@@ -53,16 +61,15 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "ApproximateDp",
+    "ApproximateGuarantee",
     "AttackRisk",
-    "BoundedRange",
     "Calibrated",
     "ComplexGaussian",
     "Composed",
     "Event",
     "FixedSizeSampled",
     "Gaussian",
-    "Gdp",
+    "GdpGuarantee",
     "Grouped",
     "Laplace",
     "NoisyMax",
@@ -72,8 +79,9 @@ __all__ = [
     "PrivateRecords",
     "PrivateTraining",
     "PublicRecords",
-    "PureDp",
+    "PureGuarantee",
     "RandomlyAllocated",
+    "RangeGuarantee",
     "Release",
     "ReleasedStep",
     "Repeated",
@@ -81,7 +89,7 @@ __all__ = [
     "SparseVector",
     "Trained",
     "TruncatedPoissonSampled",
-    "Zcdp",
+    "ZcdpGuarantee",
     "__version__",
     "attack_risk",
     "check",
@@ -104,7 +112,7 @@ _EVENTS = (
     *("Composed", "Event", "FixedSizeSampled", "Grouped", "NonPrivate"),
     *("PoissonSampled", "RandomlyAllocated", "Release", "Repeated", "TruncatedPoissonSampled"),
 )
-_DECLARED = ("ApproximateDp", "BoundedRange", "Gdp", "NoisyMax", "PureDp", "SparseVector", "Zcdp")
+_DECLARED = ("ApproximateGuarantee", "RangeGuarantee", "GdpGuarantee", "NoisyMax", "PureGuarantee", "SparseVector", "ZcdpGuarantee")
 _ELSEWHERE = {
     **dict.fromkeys(_DECLARED, "zetadp.mechanisms.declared"),
     **dict.fromkeys(_EVENTS, "zetadp.accountants.events"),

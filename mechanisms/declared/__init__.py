@@ -7,10 +7,20 @@ from __future__ import annotations
 
 from typing import get_args
 
-from zetadp.mechanisms.declared.guarantees import ApproximateDp, BoundedRange, Gdp, PureDp, Zcdp
+from zetadp.mechanisms.declared.guarantees import ApproximateGuarantee, GdpGuarantee, PureGuarantee, RangeGuarantee, ZcdpGuarantee
 from zetadp.mechanisms.declared.selection import NoisyMax, SparseVector
 
-AnyDeclared = PureDp | ApproximateDp | Zcdp | Gdp | BoundedRange | NoisyMax | SparseVector
+AnyDeclared = PureGuarantee | ApproximateGuarantee | ZcdpGuarantee | GdpGuarantee | RangeGuarantee | NoisyMax | SparseVector
 DECLARED: tuple[type[AnyDeclared], ...] = get_args(AnyDeclared)
 
-__all__ = ["DECLARED", "AnyDeclared", "ApproximateDp", "BoundedRange", "Gdp", "NoisyMax", "PureDp", "SparseVector", "Zcdp"]
+__all__ = [
+    "DECLARED",
+    "AnyDeclared",
+    "ApproximateGuarantee",
+    "GdpGuarantee",
+    "NoisyMax",
+    "PureGuarantee",
+    "RangeGuarantee",
+    "SparseVector",
+    "ZcdpGuarantee",
+]

@@ -16,14 +16,14 @@ _PROOF = "declared.md"
 
 
 @final
-class PureDp(Guarantee):
+class PureGuarantee(Guarantee):
     r"""epsilon-DP: P(S) <= e^epsilon Q(S) for every event S. Randomized response at epsilon is the worst there is.
 
     Attributes:
       epsilon: in [1e-50, 1e50].
     Sources: Kairouz, Oh and Viswanath 2015, Theorem 3.4. Proof: proofs/declared.md.
 
-    >>> PureDp(epsilon=0.5, adjacency="add_remove", unit="record").privacy_loss().pure_epsilon
+    >>> PureGuarantee(epsilon=0.5, adjacency="add_remove", unit="record").privacy_loss().pure_epsilon
     0.5
     """
 
@@ -47,7 +47,7 @@ class PureDp(Guarantee):
 
 
 @final
-class ApproximateDp(Guarantee):
+class ApproximateGuarantee(Guarantee):
     r"""(epsilon, delta)-DP: P(S) <= e^epsilon Q(S) + delta for every event S.
 
     The worst there is shows everything with probability delta, and is randomized response at epsilon otherwise.
@@ -57,7 +57,7 @@ class ApproximateDp(Guarantee):
       delta: in (0, 1).
     Sources: Kairouz, Oh and Viswanath 2015, Theorem 3.4; Murtagh and Vadhan 2018, Lemma 3.2. Proof: proofs/declared.md.
 
-    >>> ApproximateDp(epsilon=0.5, delta=1e-6, adjacency="add_remove", unit="record").privacy_loss().pure_epsilon is None
+    >>> ApproximateGuarantee(epsilon=0.5, delta=1e-6, adjacency="add_remove", unit="record").privacy_loss().pure_epsilon is None
     True
     """
 
@@ -85,14 +85,14 @@ class ApproximateDp(Guarantee):
 
 
 @final
-class Zcdp(Guarantee):
+class ZcdpGuarantee(Guarantee):
     r"""rho-zCDP: Renyi divergences of at most order rho at every order > 1, in both directions.
 
     Attributes:
       rho: in [1e-50, 1e50].
     Sources: Bun and Steinke 2016. Proof: proofs/declared.md.
 
-    >>> Zcdp(rho=0.5, adjacency="add_remove", unit="record").privacy_loss().renyi(2.0)
+    >>> ZcdpGuarantee(rho=0.5, adjacency="add_remove", unit="record").privacy_loss().renyi(2.0)
     1.0
     """
 
@@ -116,14 +116,14 @@ class Zcdp(Guarantee):
 
 
 @final
-class Gdp(Guarantee):
+class GdpGuarantee(Guarantee):
     r"""mu-GDP: no test between neighbours beats the best one between N(0, 1) and N(mu, 1).
 
     Attributes:
       mu: in [1e-50, 1e50].
     Sources: Dong, Roth and Su 2022. Proof: proofs/declared.md.
 
-    >>> Gdp(mu=0.5, adjacency="add_remove", unit="record").privacy_loss().gdp_mu
+    >>> GdpGuarantee(mu=0.5, adjacency="add_remove", unit="record").privacy_loss().gdp_mu
     0.5
     """
 
@@ -147,7 +147,7 @@ class Gdp(Guarantee):
 
 
 @final
-class BoundedRange(Guarantee):
+class RangeGuarantee(Guarantee):
     r"""An eta-bounded range: for any two neighbours all privacy losses lie in an interval of length eta.
 
     So it is eta-DP, and composes like a release of half that epsilon: eta^2 / 8-zCDP.
@@ -156,7 +156,7 @@ class BoundedRange(Guarantee):
       eta: in [1e-50, 1e50].
     Sources: Durfee and Rogers 2019; Dong, Durfee and Rogers 2020. Proof: proofs/declared.md.
 
-    >>> BoundedRange(eta=0.5, adjacency="add_remove", unit="record").privacy_loss().pure_epsilon
+    >>> RangeGuarantee(eta=0.5, adjacency="add_remove", unit="record").privacy_loss().pure_epsilon
     0.5
     """
 

@@ -19,33 +19,33 @@ from zetadp.accountants.failing import split
 from zetadp.accountants.filters.budgets import GdpBudget, PureBudget, ZcdpBudget
 from zetadp.accountants.filters.filter import Filter
 from zetadp.mechanisms import (
-    ApproximateDp,
-    BoundedRange,
+    ApproximateGuarantee,
     CalibrationFailed,
     Gaussian,
-    Gdp,
+    GdpGuarantee,
     InvalidParameter,
     NoisyMax,
-    PureDp,
+    PureGuarantee,
+    RangeGuarantee,
     Sensitivity,
     SparseVector,
     UnsupportedEvent,
-    Zcdp,
+    ZcdpGuarantee,
 )
 
 WHO = {"adjacency": "add_remove", "unit": "record"}
 
 
 def pure(epsilon):
-    return Release(mechanism=PureDp(epsilon=epsilon, **WHO))
+    return Release(mechanism=PureGuarantee(epsilon=epsilon, **WHO))
 
 
 def approximate(epsilon, delta):
-    return Release(mechanism=ApproximateDp(epsilon=epsilon, delta=delta, **WHO))
+    return Release(mechanism=ApproximateGuarantee(epsilon=epsilon, delta=delta, **WHO))
 
 
 def ranged(eta):
-    return Release(mechanism=BoundedRange(eta=eta, **WHO))
+    return Release(mechanism=RangeGuarantee(eta=eta, **WHO))
 
 
 def gaussian(std):
@@ -107,7 +107,7 @@ def test_equal_failures_are_counted_and_the_sum_may_be_exactly_what_is_asked():
 @pytest.mark.parametrize("size", [2, 5])
 @pytest.mark.parametrize("epsilon", [0.0, 1e-20, 1e-3, 1.0])
 def test_a_group_of_a_guarantee_that_may_fail(epsilon, size):
-    leaf = Leaf(1.0, ApproximateDp(epsilon=epsilon, delta=1e-5, **WHO), group=size)
+    leaf = Leaf(1.0, ApproximateGuarantee(epsilon=epsilon, delta=1e-5, **WHO), group=size)
     rest, failure = split({leaf: 1})
     with mpmath.workdps(60):
         e = mpmath.mpf(epsilon)
@@ -205,7 +205,7 @@ def test_many_bounded_ranges_cost_what_their_moments_say():
     found = profile(Repeated(count=count, event=ranged(eta))).epsilon(delta)
     assert found.route.startswith("rdp")
     assert found.lower == 0.0
-    assert found.upper <= profile(Release(mechanism=Zcdp(rho=count * eta**2 / 8, **WHO))).epsilon(delta).upper * (1 + 1e-9)
+    assert found.upper <= profile(Release(mechanism=ZcdpGuarantee(rho=count * eta**2 / 8, **WHO))).epsilon(delta).upper * (1 + 1e-9)
     assert found.upper < 0.6 * profile(Repeated(count=count, event=pure(eta))).epsilon(delta).lower
 
 
@@ -294,7 +294,10 @@ def test_a_sparse_vector_run_attains_its_formula_and_no_more():
 
 
 def test_concentrated_guarantees_add_up_and_grow_with_the_square_of_a_group():
-    one, both = Release(mechanism=Zcdp(rho=0.1, **WHO)), Composed(events=(gaussian(2.0), Release(mechanism=Zcdp(rho=0.1, **WHO))))
+    one, both = (
+        Release(mechanism=ZcdpGuarantee(rho=0.1, **WHO)),
+        Composed(events=(gaussian(2.0), Release(mechanism=ZcdpGuarantee(rho=0.1, **WHO)))),
+    )
     assert profile(one).rdp(4.0) == pytest.approx(0.4, rel=1e-9)
     assert profile(both).rdp(4.0) == pytest.approx(0.4 + 0.5, rel=1e-9)
     assert profile(Grouped(size=3, unit="user", event=one)).rdp(4.0) == pytest.approx(3.6, rel=1e-9)
@@ -303,12 +306,12 @@ def test_concentrated_guarantees_add_up_and_grow_with_the_square_of_a_group():
 
 
 def test_a_gdp_guarantee_is_a_gaussian_release():
-    found, noise = profile(Release(mechanism=Gdp(mu=0.5, **WHO))), profile(gaussian(2.0))
+    found, noise = profile(Release(mechanism=GdpGuarantee(mu=0.5, **WHO))), profile(gaussian(2.0))
     assert found.gdp_mu == noise.gdp_mu
     assert found.delta(1.0) == noise.delta(1.0)
 
 
-@pytest.mark.parametrize("event", [pure(0.1), approximate(0.1, 1e-6), ranged(0.1), Release(mechanism=Gdp(mu=0.1, **WHO))])
+@pytest.mark.parametrize("event", [pure(0.1), approximate(0.1, 1e-6), ranged(0.1), Release(mechanism=GdpGuarantee(mu=0.1, **WHO))])
 def test_a_sample_of_a_guarantee_is_refused_with_what_to_do(event):
     sampled = PoissonSampled(probability=0.1, event=event)
     with pytest.raises(UnsupportedEvent, match="declare the guarantee of what was run on the sample"):
@@ -334,11 +337,11 @@ def test_filters_charge_what_is_known_of_each():
     zcdp = Filter.opened(ZcdpBudget(rho=1.0), "add_remove", "record")
     assert zcdp.spend(ranged(1.0)).remaining.rho == pytest.approx(1.0 - 1 / 8, rel=1e-12)
     assert zcdp.spend(pure(1.0)).remaining.rho == pytest.approx(0.5, rel=1e-12)
-    assert zcdp.spend(Release(mechanism=Zcdp(rho=0.25, **WHO))).remaining.rho == pytest.approx(0.75, rel=1e-12)
+    assert zcdp.spend(Release(mechanism=ZcdpGuarantee(rho=0.25, **WHO))).remaining.rho == pytest.approx(0.75, rel=1e-12)
     assert zcdp.spend(Grouped(size=2, unit="record2", event=ranged(1.0)).event).remaining.rho == pytest.approx(0.875, rel=1e-12)
     plain = Filter.opened(PureBudget(epsilon=3.0), "add_remove", "record")
     assert plain.spend(Release(mechanism=NoisyMax.example())).remaining.epsilon == pytest.approx(2.5, rel=1e-12)
-    assert Filter.opened(GdpBudget(mu=1.0), "add_remove", "record").admits(Release(mechanism=Gdp(mu=1.0, **WHO)))
+    assert Filter.opened(GdpBudget(mu=1.0), "add_remove", "record").admits(Release(mechanism=GdpGuarantee(mu=1.0, **WHO)))
     for opened in (zcdp, plain, Filter.opened(GdpBudget(mu=9.0), "add_remove", "record")):
         with pytest.raises(UnsupportedEvent):
             opened.price(approximate(0.1, 1e-9))

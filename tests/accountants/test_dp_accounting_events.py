@@ -13,7 +13,7 @@ from tests.accountants.events import complex_gaussian, fixed_size, gaussian, lap
 from zetadp.accountants import Composed, Grouped, NonPrivate, PoissonSampled, Release, Repeated, leaves, profile
 from zetadp.accountants.dominating import pair_of
 from zetadp.accountants.dp_accounting_events import _ONLY_THERE, from_dp_accounting, to_dp_accounting
-from zetadp.mechanisms import ComplexGaussian, Gaussian, Gdp, InvalidParameter, PureDp, Sensitivity
+from zetadp.mechanisms import ComplexGaussian, Gaussian, GdpGuarantee, InvalidParameter, PureGuarantee, Sensitivity
 
 RELATIONS = {
     "add_remove": NeighboringRelation.ADD_OR_REMOVE_ONE,
@@ -55,8 +55,8 @@ OURS = {
     "nested": PoissonSampled(probability=0.5, event=PoissonSampled(probability=0.5, event=gaussian())),
     "group": Grouped(size=3, unit="user", event=Repeated(count=2, event=gaussian(2.0))),
     "group of laplace": Grouped(size=3, unit="user", event=laplace(5.0)),
-    "declared gdp": Release(mechanism=Gdp(mu=0.7, adjacency="add_remove", unit="record")),
-    "declared gdp, replaced": Release(mechanism=Gdp(mu=0.7, adjacency="replace_one", unit="record")),
+    "declared gdp": Release(mechanism=GdpGuarantee(mu=0.7, adjacency="add_remove", unit="record")),
+    "declared gdp, replaced": Release(mechanism=GdpGuarantee(mu=0.7, adjacency="replace_one", unit="record")),
     "mixture": Composed(events=(gaussian(3.0), laplace(5.0), training(0.1, 2.0, 20), NonPrivate(reason="test"))),
 }
 
@@ -266,7 +266,7 @@ def test_zcdp_is_a_declared_guarantee_there_and_back():
     assert to_dp_accounting(found) == event
     assert to_dp_accounting(Grouped(size=2, unit="user", event=_read(library.ZCDpEvent(0.1)))) == library.ZCDpEvent(0.4)
     with pytest.raises(InvalidParameter, match="pure_dp, which is only declared"):
-        to_dp_accounting(Release(mechanism=PureDp(epsilon=0.1, adjacency="add_remove", unit="record")))
+        to_dp_accounting(Release(mechanism=PureGuarantee(epsilon=0.1, adjacency="add_remove", unit="record")))
 
 
 def test_an_event_that_nobody_knows_is_refused_by_its_name():
