@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal, Self, final
 
-from pydantic import Field, Strict
+from pydantic import AfterValidator
 
-from zetadp.mechanisms.base import Adjacency, Assumption, Facts, OpenProbability, Positive
+from zetadp.mechanisms.base import SMALLEST_SCALE, Adjacency, Assumption, Facts, NonNegative, OpenProbability, Positive
 from zetadp.mechanisms.declared.base import Guarantee
+from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.loss import ConcentratedLoss, FailingLoss, GaussianLoss, RangeLoss, ResponseLoss
 
-Zero = Annotated[float, Strict(), Field(ge=0.0, le=0.0)]
+
+def _zero_or_positive(value: float) -> float:
+    if 0.0 < value < SMALLEST_SCALE:
+        raise InvalidParameter("epsilon", f"0 or >= {SMALLEST_SCALE!r}", value)
+    return value
+
 
 _PROOF = "declared.md"
 
@@ -73,7 +79,7 @@ class ApproximateGuarantee(Guarantee):
     )
 
     kind: Literal["approximate_dp"] = "approximate_dp"
-    epsilon: Positive | Zero
+    epsilon: Annotated[NonNegative, AfterValidator(_zero_or_positive)]
     delta: OpenProbability
 
     @classmethod
