@@ -130,7 +130,7 @@ def _directions(event: Event, delta: float) -> list[tuple[_Direction, float]]:
         raise UnsupportedEvent("cross_check", "its moments are known for one pair at a time, and a cut sample has two")
     if any(pair.family.is_discrete or pair.shown < 1.0 for pair in map(pair_of, parts)):
         # Its moment function is periodic: it seems to decay, and the sum would be that of a smoothed loss.
-        raise UnsupportedEvent("cross_check", "a local release has its losses on a lattice")
+        raise UnsupportedEvent("cross_check", "a release that is local or on whole numbers has its losses on a lattice")
     # The saddle point is near the best order for the Renyi bound, and never far above it.
     reach = 4.0 * RdpProfile(parts, ()).best_order(min(delta, 1e-3))[0] + 10.0
     both = (True, False) if any(not pair_of(leaf).symmetric for leaf in parts) else (True,)

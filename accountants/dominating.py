@@ -29,6 +29,7 @@ from zetadp.accountants.densities.mixtures import Mixture
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Crowded, Pair
 from zetadp.mechanisms.base import Adjacency, Mechanism
+from zetadp.mechanisms.declared.integers import IntegerNoise
 from zetadp.mechanisms.errors import UnsupportedEvent
 from zetadp.mechanisms.local import LocalRelease
 from zetadp.mechanisms.loss import ConcentratedLoss, FailingLoss, PrivacyLoss
@@ -36,6 +37,9 @@ from zetadp.mechanisms.numerics.binomial import log_binomial_tail
 
 LARGEST_SAMPLED_GROUP = 1000
 """The mixture of a Poisson-sampled group has one component more than the group has members; beyond this no route is fast."""
+
+LARGEST_INTEGER_GROUP = 20
+"""The table of a group's mixture on whole numbers has as many sums as the group has members."""
 
 SMALLEST_WEIGHT = 1e-300
 """Smaller weights of far components are rounded up to it, so that they keep their digits."""
@@ -77,8 +81,10 @@ def _resolved(leaf: Leaf) -> Pair | str:
     if not leaf.mechanism.CAN_BE_SAMPLED and (reason := _declared_reason(leaf, loss)) is not None:
         return reason
     family = density_of(loss)
+    if isinstance(leaf.mechanism, IntegerNoise) and (reason := _integer_reason(leaf)) is not None:
+        return reason
     if family is None:
-        known = " nor ".join(density.name for density in DENSITIES.values() if density.mixes)
+        known = " nor ".join(density.name for density in DENSITIES.values() if density.mixes and not density.is_discrete)
         return f"{leaf.mechanism.kind} noise is neither {known}, and no dominating pair of it is known here"
     move = loss.distance
     if isinstance(leaf.mechanism, LocalRelease):
@@ -96,6 +102,17 @@ def _declared_reason(leaf: Leaf, loss: PrivacyLoss) -> str | None:
         return "zCDP bounds only Renyi divergences, and no dominating pair of it is known here"
     if isinstance(loss, FailingLoss):
         return "an (epsilon, delta) guarantee may fail, and has a dominating pair only where it doesn't"
+    return None
+
+
+def _integer_reason(leaf: Leaf) -> str | None:
+    """Why noise on whole numbers has no pair here in this leaf, or None."""
+    if leaf.scheme == "random_allocation":
+        return "a random allocation of noise on whole numbers isn't proved here"
+    if not leaf.is_whole and leaf.scheme != "fixed_size" and leaf.mechanism.neighbours[0] is Adjacency.REPLACE_ONE:
+        return "Poisson sampling under replace_one isn't supported here for noise on whole numbers: nothing says what one unit contributes"
+    if leaf.group > LARGEST_INTEGER_GROUP:
+        return f"groups of more than {LARGEST_INTEGER_GROUP} units have too large a table on whole numbers"
     return None
 
 

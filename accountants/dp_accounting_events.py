@@ -15,6 +15,8 @@ library is loaded only when these functions are called.
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -36,9 +38,11 @@ from zetadp.accountants.events import (
 from zetadp.accountants.leaf import Leaf
 from zetadp.mechanisms import ComplexGaussian, Gaussian, GdpGuarantee, Laplace, Spectral, ZcdpGuarantee
 from zetadp.mechanisms.base import Adjacency, PrivacyUnit, Sensitivity
+from zetadp.mechanisms.declared import DiscreteLaplace
 from zetadp.mechanisms.declared.base import Declared
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.local import LocalRelease
+from zetadp.mechanisms.numerics.rounding import rounded_up
 
 if TYPE_CHECKING:
     from dp_accounting import dp_event as library  # pyright: ignore[reportMissingTypeStubs]
@@ -46,7 +50,6 @@ if TYPE_CHECKING:
 _ONLY_THERE = {
     "UnsupportedDpEvent": "it says that what was done isn't known",
     "RandomizedResponseDpEvent": "no mechanism here releases one of k buckets",
-    "DiscreteLaplaceDpEvent": "no noise here lives on the integers",
     "SampledWithReplacementDpEvent": "no sample here holds a record several times",
     "RepeatAndSelectDpEvent": "no event here is repeated a random number of times",
 }
@@ -60,9 +63,9 @@ def from_dp_accounting(event: library.DpEvent, *, adjacency: Adjacency, unit: Pr
     A noise multiplier of 0 becomes ``NonPrivate``.
 
     Args:
-      event: gaussian, laplace, zCDP, poisson sampled, sampled without replacement, truncated and sampled gaussian, composed, self-composed,
-        no-op, non-private, the trees of one epoch (zero_out only, as there), or a mixture of two Gaussians that is a Poisson sample's.
-        The source data set's size is used as the population's. JAX Privacy describes its plans with these events.
+      event: gaussian, laplace, discrete laplace, zCDP, poisson sampled, sampled without replacement, truncated and sampled gaussian,
+        composed, self-composed, no-op, non-private, the trees of one epoch (zero_out only, as there), or a mixture of two Gaussians that
+        is a Poisson sample's. The source data set's size is used as the population's. JAX Privacy describes its plans with these events.
       adjacency: which data sets are neighbours.
       unit: what one unit is.
     Raises:
@@ -92,8 +95,8 @@ class _Reader:
         match event:
             case library.NonPrivateDpEvent():
                 return NonPrivate(reason="dp_accounting.NonPrivateDpEvent")
-            case library.NoOpDpEvent() | library.ZCDpEvent():
-                return self._concentrated(event) if hasattr(event, "rho") else None
+            case library.NoOpDpEvent() | library.ZCDpEvent() | library.DiscreteLaplaceDpEvent():
+                return None if isinstance(event, library.NoOpDpEvent) else self._declared(event)
             case library.GaussianDpEvent() | library.LaplaceDpEvent():
                 return self._noise(
                     type(event).__name__, float(event.noise_multiplier), is_laplace=isinstance(event, library.LaplaceDpEvent)
@@ -110,13 +113,29 @@ class _Reader:
                 name = type(event).__name__
                 raise _no_twin(f"{name}: {_ONLY_THERE.get(name, 'it is unknown here')}")
 
-    def _concentrated(self, event: Any) -> Event | None:
+    def _declared(self, event: Any) -> Event | None:
+        if not hasattr(event, "rho"):
+            return self._discrete(event)
         rho, xi = float(event.rho), float(event.xi)
         if xi != 0.0:
             raise _no_twin(f"ZCDpEvent with xi = {xi!r}: here zCDP has no part that doesn't grow with the order")
         if not rho >= 0.0:
             raise InvalidParameter("ZCDpEvent.rho", ">= 0", rho)
         return None if rho == 0.0 else Release(mechanism=ZcdpGuarantee(rho=rho, adjacency=self._adjacency, unit=self._unit))
+
+    def _discrete(self, event: Any) -> Event | None:
+        name = type(event).__name__
+        if self._adjacency is Adjacency.REPLACE_ONE:
+            raise _no_twin(f"{name} under replace_one: there it has no meaning either")
+        if not event.noise_parameter > 0.0:
+            return NonPrivate(reason=f"dp_accounting.{name} without noise")
+        # Never more noise than e^{-a |x|} has.
+        scale = 1.0 / float(event.noise_parameter)
+        scale = math.nextafter(scale, 0.0) if Fraction(scale) * Fraction(float(event.noise_parameter)) > 1 else scale
+        moves = _whole(f"{name}.sensitivity", event.sensitivity)
+        if moves == 0:
+            return None
+        return Release(mechanism=DiscreteLaplace(scale=scale, moves=moves, adjacency=self._adjacency, unit=self._unit))
 
     def _composed(self, event: Any) -> Event | None:
         if hasattr(event, "count"):
@@ -302,6 +321,8 @@ def _declared(leaf: Leaf) -> library.DpEvent:
     match leaf.mechanism:
         case GdpGuarantee(mu=mu, adjacency=adjacency):
             return library.GaussianDpEvent((2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0) / (leaf.group * mu))
+        case DiscreteLaplace(scale=scale, moves=moves) if leaf.mechanism.adjacency is not Adjacency.REPLACE_ONE:
+            return library.DiscreteLaplaceDpEvent(rounded_up(1 / Fraction(scale)), leaf.group * moves)
         case ZcdpGuarantee(rho=rho):
             return library.ZCDpEvent(leaf.group**2 * rho)
         case _:

@@ -198,6 +198,8 @@ class Accounted(Value, ABC):
     FACTS: ClassVar[Facts]
     CAN_BE_SAMPLED: ClassVar[bool] = True
     """Whether its pair on a sample follows from the pair on all of the data."""
+    SCALES: ClassVar[tuple[float, float]] = (SMALLEST_SCALE, LARGEST_SCALE)
+    """Its smallest and largest noise scale."""
 
     @classmethod
     def kind_name(cls) -> str:

@@ -10,10 +10,11 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import final
+from typing import Literal, TypeAlias, final
 
 from zetadp.mechanisms.numerics import logspace
 from zetadp.mechanisms.numerics.gdp import gdp_log_delta
+from zetadp.mechanisms.numerics.rounding import rounded_up
 
 
 class PrivacyLoss(ABC):
@@ -284,3 +285,67 @@ class FailingLoss(PrivacyLoss):
     @property
     def pure_epsilon(self) -> float | None:
         return None
+
+
+IntegerLaw: TypeAlias = Literal["gaussian", "laplace"]
+
+
+@final
+@dataclass(frozen=True)
+class IntegerLoss(PrivacyLoss):
+    r"""f(x) = c e^{-x^2 / (2 scale^2)} or c e^{-|x| / scale} on the whole numbers, against f(x - m), m = distance scale.
+
+    Attributes:
+      law: gaussian or laplace.
+      scale: sigma or b.
+      distance_in_scales: m / scale.
+
+    >>> round(math.exp(IntegerLoss("laplace", 2.0, 0.5).log_delta(0.0)), 6)
+    0.244919
+    """
+
+    law: IntegerLaw
+    scale: float
+    distance_in_scales: float
+
+    @property
+    def moves(self) -> int:
+        """m: a distance that was stretched by a rounding allowance is still the same whole number."""
+        return round(self.distance_in_scales * self.scale)
+
+    def log_delta(self, epsilon: float) -> float:
+        reach = math.ceil(self.scale * (39.0 if self.law == "gaussian" else 745.0))
+        here, there = range(-reach, reach + self.moves + 1), math.exp(epsilon)
+        log_total = math.log(math.fsum(math.exp(self._exponent(x)) for x in here))
+        terms = (math.exp(self._exponent(x - self.moves) - log_total) - there * math.exp(self._exponent(x) - log_total) for x in here)
+        delta = math.fsum(max(term, 0.0) for term in terms)
+        return math.log(delta) if delta > 0.0 else -math.inf
+
+    def renyi(self, order: float) -> float:
+        if self.law == "gaussian":
+            return 0.5 * order * self.distance_in_scales**2  # Canonne, Kamath and Steinke 2020, Theorem 14
+        # For x <= 0 the ratio is e^{-m / b}, for x >= m e^{m / b}, and e^{(2x - m) / b} between them; sums of f are geometric.
+        m, b = self.moves, self.scale
+        half = -logspace.log_one_minus_exp(-1.0 / b)
+        between = [(order * (2 * x - m) - x) / b for x in range(1, m)]
+        total = logspace.log_sum([half - order * m / b, half + (order - 1.0) * m / b, *between])
+        return min((total + math.log(math.tanh(0.5 / b))) / (order - 1.0) * (1.0 + 1e-12), m / b)
+
+    @property
+    def distance(self) -> float:
+        return self.distance_in_scales
+
+    @property
+    def gdp_mu(self) -> float | None:
+        return None
+
+    @property
+    def pure_epsilon(self) -> float | None:
+        return rounded_up(self.moves / Fraction(self.scale)) if self.law == "laplace" else None
+
+    @property
+    def renyi_slope(self) -> Fraction:
+        return (self.moves / Fraction(self.scale)) ** 2 / 2
+
+    def _exponent(self, x: int) -> float:
+        return -0.5 * (x / self.scale) ** 2 if self.law == "gaussian" else -abs(x) / self.scale

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from zetadp.mechanisms.complex_gaussian import ComplexGaussian
     from zetadp.mechanisms.declared import (
         ApproximateGuarantee,
+        DiscreteGaussian,
+        DiscreteLaplace,
         GdpGuarantee,
         NoisyMax,
         PureGuarantee,
@@ -66,6 +68,8 @@ __all__ = [
     "Calibrated",
     "ComplexGaussian",
     "Composed",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
     "Event",
     "FixedSizeSampled",
     "Gaussian",
@@ -112,7 +116,10 @@ _EVENTS = (
     *("Composed", "Event", "FixedSizeSampled", "Grouped", "NonPrivate"),
     *("PoissonSampled", "RandomlyAllocated", "Release", "Repeated", "TruncatedPoissonSampled"),
 )
-_DECLARED = ("ApproximateGuarantee", "RangeGuarantee", "GdpGuarantee", "NoisyMax", "PureGuarantee", "SparseVector", "ZcdpGuarantee")
+_DECLARED = (
+    *("ApproximateGuarantee", "DiscreteGaussian", "DiscreteLaplace", "GdpGuarantee", "NoisyMax"),
+    *("PureGuarantee", "RangeGuarantee", "SparseVector", "ZcdpGuarantee"),
+)
 _ELSEWHERE = {
     **dict.fromkeys(_DECLARED, "zetadp.mechanisms.declared"),
     **dict.fromkeys(_EVENTS, "zetadp.accountants.events"),

@@ -85,8 +85,9 @@ class NoiseScale(_Parameter):
         noisy = {one: scale for one in _mechanisms(self.part(event)) if (scale := one.noise_scale) is not None}
         if not noisy:
             raise InvalidParameter("parameter.at", "a part of the event with noise in it (bare guarantees have none)", self.at)
-        least, scales = min(_size(mechanism) for mechanism in noisy) / NO_NOISE_MU, noisy.values()
-        return Limits(max(least, SMALLEST_SCALE / min(scales)), LARGEST_SCALE / max(scales))
+        least = min(_size(mechanism) for mechanism in noisy) / NO_NOISE_MU
+        low = max(one.SCALES[0] / scale for one, scale in noisy.items())
+        return Limits(max(least, low), min(one.SCALES[1] / scale for one, scale in noisy.items()))
 
     def _applied(self, part: Event, value: float) -> Event:
         return scaled(part, value)

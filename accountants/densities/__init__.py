@@ -35,7 +35,8 @@ def density_of(loss: PrivacyLoss) -> Density | None:
     >>> density_of(LaplaceLoss(0.5))
     LaplaceDensity()
     """
-    return DENSITIES.get(type(loss))
+    found = DENSITIES.get(type(loss))
+    return None if found is None else found.of(loss)
 
 
 __all__ = [

@@ -92,6 +92,11 @@ class Density(ABC):
     has_transform: ClassVar[bool] = False
     dp_accounting_name: ClassVar[str | None] = None
 
+    def of(self, loss: PrivacyLoss) -> Density:
+        """The family to which this loss belongs, where losses of its type have several."""
+        del loss
+        return self
+
     @abstractmethod
     def loss(self, distance: float) -> PrivacyLoss:
         """The privacy loss of the whole pair at this distance."""

@@ -123,7 +123,7 @@ def losses_of(pair: Pair) -> Losses:
     if pair.shown < 1.0:
         return _shown(losses_of(Pair(pair.family, pair.upper, pair.lower)), pair.shown)
     losses, logs, atoms = pair.family.losses(pair.upper, pair.lower)
-    if pair.family.is_discrete:
+    if not pair.family.mixes:
         return Losses(losses, logs, atoms, float(losses[0]), float(losses[-1]))
     if pair.worst_of_both:
         # For losses above 0 the law of (P, Q), below 0 its mirror image, and the rest at 0: approximately the law of the larger curve.

@@ -8,9 +8,20 @@ from __future__ import annotations
 from typing import get_args
 
 from zetadp.mechanisms.declared.guarantees import ApproximateGuarantee, GdpGuarantee, PureGuarantee, RangeGuarantee, ZcdpGuarantee
+from zetadp.mechanisms.declared.integers import DiscreteGaussian, DiscreteLaplace
 from zetadp.mechanisms.declared.selection import NoisyMax, SparseVector
 
-AnyDeclared = PureGuarantee | ApproximateGuarantee | ZcdpGuarantee | GdpGuarantee | RangeGuarantee | NoisyMax | SparseVector
+AnyDeclared = (
+    PureGuarantee
+    | ApproximateGuarantee
+    | ZcdpGuarantee
+    | GdpGuarantee
+    | RangeGuarantee
+    | NoisyMax
+    | SparseVector
+    | DiscreteGaussian
+    | DiscreteLaplace
+)
 DECLARED: tuple[type[AnyDeclared], ...] = get_args(AnyDeclared)
 
 __all__ = [

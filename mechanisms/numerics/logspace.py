@@ -3,6 +3,7 @@ r"""Arithmetic on logarithms of probabilities, without loss near 0 and near 1.""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,6 +13,15 @@ SMALLEST_FLOAT = math.ulp(0.0)
 def log_add(a: float, b: float) -> float:
     """log(e^a + e^b)."""
     return float(np.logaddexp(a, b))
+
+
+def log_sum(values: Sequence[float]) -> float:
+    """log of the sum of e^value over all of them.
+
+    >>> round(log_sum([0.0, 0.0]), 9)
+    0.693147181
+    """
+    return float(np.logaddexp.reduce(values))
 
 
 def log_one_minus_exp(a: float) -> float:

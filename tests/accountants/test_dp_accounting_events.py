@@ -155,7 +155,6 @@ def test_no_noise_is_no_privacy():
 @pytest.mark.parametrize(
     ("event", "name"),
     [
-        (library.DiscreteLaplaceDpEvent(1.0, 1), "DiscreteLaplaceDpEvent"),
         (library.RandomizedResponseDpEvent(0.5, 2), "RandomizedResponseDpEvent"),
         (library.SampledWithReplacementDpEvent(10, 2, library.GaussianDpEvent(1.0)), "SampledWithReplacementDpEvent"),
         (library.SingleEpochTreeAggregationDpEvent(1.0, 3), "SingleEpochTreeAggregationDpEvent under add_remove"),
@@ -238,6 +237,7 @@ def test_the_library_is_loaded_only_when_it_is_needed():
 
 
 READ = {
+    "DiscreteLaplaceDpEvent",
     "ZCDpEvent",
     "NoOpDpEvent",
     "NonPrivateDpEvent",
@@ -267,6 +267,23 @@ def test_zcdp_is_a_declared_guarantee_there_and_back():
     assert to_dp_accounting(Grouped(size=2, unit="user", event=_read(library.ZCDpEvent(0.1)))) == library.ZCDpEvent(0.4)
     with pytest.raises(InvalidParameter, match="pure_dp, which is only declared"):
         to_dp_accounting(Release(mechanism=PureGuarantee(epsilon=0.1, adjacency="add_remove", unit="record")))
+
+
+@pytest.mark.parametrize("noise", [0.5, 0.3, 1.0])
+def test_discrete_laplace_noise_there_and_back(noise):
+    event = library.DiscreteLaplaceDpEvent(noise, 2)
+    found = _read(event)
+    assert (found.mechanism.moves, found.mechanism.scale) == (2, pytest.approx(1.0 / noise, rel=1e-15))
+    assert found.mechanism.scale * noise <= 1.0
+    back = to_dp_accounting(found)
+    assert (back.noise_parameter, back.sensitivity) == (pytest.approx(noise, rel=1e-15), 2)
+    accountant = PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE)
+    theirs = accountant.compose(event, 3).get_epsilon(1e-5)
+    ours = profile(Repeated(count=3, event=found)).epsilon(1e-5)
+    assert ours.lower <= theirs <= 1.001 * ours.upper
+    assert _read(library.DiscreteLaplaceDpEvent(0.0, 1)).kind == "non_private"
+    with pytest.raises(InvalidParameter, match="under replace_one"):
+        _read(event, "replace_one")
 
 
 def test_an_event_that_nobody_knows_is_refused_by_its_name():

@@ -1,0 +1,203 @@
+r"""Discrete Gaussian and discrete Laplace noise: mixtures of shifted copies of a law f on the whole numbers. proofs/fft.md (1.8)
+
+Everything is a sum over a table of f. Of two mixtures that share a copy c (P above, Q below it), only differences are summed:
+
+    P - g Q = sum_j p_j (f_{a_j} - f_c) + g sum_j q_j (f_c - f_{b_j}) - (g - 1) f_c,
+
+whose first two sums are not negative over a half-line: rare samples keep their digits. Sums and exponents are long doubles, where a
+processor has them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+import numpy as np
+
+from zetadp.accountants.arithmetic import UNIT
+from zetadp.accountants.densities.base import TINY, Calls, Density, Floats, LossLaw, RatioNodes
+from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.mechanisms.loss import IntegerLaw, IntegerLoss, PrivacyLoss
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Long = NDArray[Any]
+
+_LARGEST_EXPONENT = 745.0
+"""Outcomes less probable than e^-745 of the most probable one are left out: together below ``TINY`` of anything."""
+
+_LARGEST_EPSILON = 700.0
+_LONG = float(np.finfo(np.longdouble).eps)
+_MOST_LOSSES = 8192
+
+
+@final
+@dataclass(frozen=True)
+class IntegerDensity(Density):
+    """Shifts are in units of the scale, and stand for the nearest whole number: rounding allowances for shifts change nothing here.
+
+    Attributes:
+      law: gaussian or laplace.
+      scale: sigma or b.
+    """
+
+    loss_type = IntegerLoss
+    norm = "l2"
+    is_discrete = True
+    has_atoms = False
+    law: IntegerLaw = "gaussian"
+    scale: float = 1.0
+
+    @property
+    def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return f"discrete {self.law.capitalize()}"
+
+    def of(self, loss: PrivacyLoss) -> Density:
+        assert isinstance(loss, IntegerLoss)  # of this type
+        return IntegerDensity(loss.law, loss.scale)
+
+    def loss(self, distance: float) -> PrivacyLoss:
+        return IntegerLoss(self.law, self.scale, distance)
+
+    def largest_loss(self, upper: Mixture, lower: Mixture) -> float:
+        if self.law == "gaussian":
+            return math.inf
+        # Beyond all shifts the ratio is constant, and its logarithm is the largest in each order.
+        table = _table(self, upper, lower)
+        return max(float(table.loss[-1]), -float(table.loss[0])) * (1.0 + 1e-13) + 1e-15
+
+    def calls(self, upper: Mixture, lower: Mixture, epsilons: Floats) -> Calls:
+        table = _table(self, upper, lower)
+        # Beyond e^700 the value at 700 is an upper end, and there is no lower one.
+        epsilons, beyond = np.minimum(epsilons, _LARGEST_EPSILON), epsilons > _LARGEST_EPSILON
+        place = np.searchsorted(table.loss, epsilons, side="right")
+        g, over = np.exp(epsilons), np.expm1(epsilons)
+        # Any half-line gives a lower bound. The best one differs only in outcomes whose loss is as near to epsilon as rounding, and each of
+        # them adds that share of its probability at most.
+        value = table.ahead[place] + g * table.behind[place] - over * table.centre[place]
+        size = table.ahead_size[place] + g * table.behind_size[place] + np.abs(over) * table.centre[place]
+        error = (table.error + 8.0 * UNIT) * size
+        slack = 4.0 * UNIT * (1.0 + np.abs(epsilons))
+        near = np.searchsorted(table.loss, epsilons - slack, side="left")
+        missed = np.where(near < place, 2.0 * slack * (table.ahead[near] + table.centre[near]), 0.0)
+        tail = np.where(beyond, 0.0, g * table.below[place])
+        doubt = (table.error + 8.0 * UNIT) * tail
+        return Calls(np.where(beyond, 0.0, np.maximum(value - error, 0.0)), np.maximum(value, 0.0) + error + missed + TINY, tail, doubt)
+
+    def losses(self, upper: Mixture, lower: Mixture) -> LossLaw:
+        table = _table(self, upper, lower)
+        logs = table.log_lower + table.loss
+        block = -(-len(logs) // _MOST_LOSSES)
+        starts = np.arange(0, len(logs), block)
+        losses, weights = table.loss[starts + np.minimum(block, len(logs) - starts) // 2], np.logaddexp.reduceat(logs, starts)
+        # Equal losses, as beyond all shifts of Laplace noise, are one.
+        kept, inverse = np.unique(losses, return_inverse=True)
+        merged = np.full(kept.shape, -math.inf)
+        np.logaddexp.at(merged, inverse, weights)
+        ends = (float(kept[0]), float(kept[-1])) if self.law == "laplace" and len(upper.weights) == len(lower.weights) == 1 else ()
+        return LossLaw(kept, merged, ends)
+
+    def ratio_nodes(self, upper: Mixture, lower: Mixture, order: float, *, upper_half: bool) -> RatioNodes | None:
+        del order
+        table = _table(self, upper, lower)
+        kept = table.loss > (0.0 if upper_half else -math.inf)
+        log_weight, loss, minus_one = table.log_lower[kept], table.loss[kept], table.minus_one[kept]
+        small, weight = np.abs(minus_one) < 1.0, np.exp(log_weight)
+        weighted = np.where(small, weight * minus_one, np.exp(log_weight + loss) - weight)
+        return RatioNodes(log_weight, loss, np.where(small, minus_one, 1.0), weighted)
+
+
+DENSITY = IntegerDensity()
+
+
+@final
+class _Table(NamedTuple):
+    """Of the half-lines {y >= x}, one for each whole number x of the table, in ascending order, and of none at the end of each sum.
+
+    Attributes:
+      loss: log P/Q at x.
+      minus_one: P/Q - 1 at x.
+      log_lower: log Q at x.
+      ahead: sum_j p_j (f_{a_j} - f_c) over the half-line; ``ahead_size``, with + in place of -.
+      behind: sum_j q_j (f_c - f_{b_j}); ``behind_size``, likewise.
+      centre: f_c over it.
+      below: Q over it.
+      error: relative error of each of these sums, relative to the sizes.
+    """
+
+    loss: Floats
+    minus_one: Floats
+    log_lower: Floats
+    ahead: Floats
+    ahead_size: Floats
+    behind: Floats
+    behind_size: Floats
+    centre: Floats
+    below: Floats
+    error: float
+
+
+@lru_cache(maxsize=32)
+def _table(density: IntegerDensity, upper: Mixture, lower: Mixture) -> _Table:
+    scale = density.scale
+    above, below = ([round(shift * scale) for shift in one.shifts] for one in (upper, lower))
+    # A copy that both have, if both have several; otherwise that of the one that has one.
+    centre = below[0] if len(below) == 1 else above[-1] if len(above) == 1 else next(shift for shift in above if shift in below)
+    reach = math.ceil(scale * (math.sqrt(2.0 * _LARGEST_EXPONENT) if density.law == "gaussian" else _LARGEST_EXPONENT)) + 1
+    x = np.arange(below[0] - reach, above[-1] + reach + 1, dtype=np.int64)
+    # f and its upper tails, on a table that covers x minus every shift.
+    wide = np.arange(x[0] - above[-1], x[-1] - below[0] + 2, dtype=np.int64)
+    f = np.exp(_exponent(density, wide))
+    f /= f.sum()
+    tails = np.cumsum(f[::-1])[::-1]
+
+    def tail(shift: int) -> Long:
+        return tails[x - shift - wide[0]]
+
+    zero: Long = np.zeros(x.shape, dtype=np.longdouble)
+    ahead, ahead_size, behind, behind_size, rise, fall, under = (zero.copy() for _ in range(7))
+    at_centre = _exponent(density, x - centre)
+    for weight, shift in zip(upper.weights, above, strict=True):
+        if shift != centre:
+            ahead += weight * (tail(shift) - tail(centre))
+            ahead_size += weight * (tail(shift) + tail(centre))
+            with np.errstate(over="ignore"):
+                rise += weight * np.expm1(_exponent(density, x - shift) - at_centre)
+    for weight, shift in zip(lower.weights, below, strict=True):
+        under += weight * tail(shift)
+        if shift != centre:
+            behind += weight * (tail(centre) - tail(shift))
+            behind_size += weight * (tail(centre) + tail(shift))
+            with np.errstate(over="ignore"):
+                fall += weight * np.expm1(_exponent(density, x - shift) - at_centre)
+    # Small ratios from their difference from 1, others as logarithms of sums: neither loses digits, nor leaves the range of floats.
+    direct = [_log_sum(density, x, one, shifts) for one, shifts in ((upper, above), (lower, below))]
+    logs = [
+        np.where(np.abs(part) < 0.5, np.log1p(np.clip(part, -0.5, 0.5)), one - at_centre)
+        for part, one in zip((rise, fall), direct, strict=True)
+    ]
+    loss = logs[0] - logs[1]
+    # P/Q - 1 = (rise - fall) / (1 + fall), where it is small.
+    small = np.abs(loss) < 1.0
+    minus_one = np.where(small, (np.where(small, rise, 0.0) - np.where(small, fall, 0.0)) / (1.0 + np.where(small, fall, 0.0)), 2.0)
+    log_lower = direct[1] - np.log(np.exp(_exponent(density, wide)).sum())
+    # Every exponent is off by few units of itself, f and its sum by as many more, a tail by one more for each term.
+    error = (len(wide) + 8.0 * _LARGEST_EXPONENT) * _LONG
+    sums = [np.append(one, 0.0) for one in (ahead, ahead_size, behind, behind_size, tail(centre), under)]
+    found = [np.asarray(one, dtype=np.float64) for one in (np.maximum.accumulate(loss), minus_one, log_lower, *sums)]
+    return _Table(*found, error)  # pyright: ignore[reportCallIssue] (nine arrays)
+
+
+def _log_sum(density: IntegerDensity, x: Any, mixture: Mixture, shifts: list[int]) -> Long:
+    """log of the mixture at x, up to the normalisation of f."""
+    parts = [_exponent(density, x - shift) + np.log(np.longdouble(weight)) for weight, shift in zip(mixture.weights, shifts, strict=True)]
+    return np.asarray(np.logaddexp.reduce(parts, axis=0), dtype=np.longdouble)
+
+
+def _exponent(density: IntegerDensity, x: Any) -> Long:
+    z = np.asarray(x, dtype=np.longdouble) / np.longdouble(density.scale)
+    return -z * z / 2 if density.law == "gaussian" else -np.abs(z)
