@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from zetadp.mechanisms.complex_gaussian import ComplexGaussian
     from zetadp.mechanisms.declared import (
         ApproximateGuarantee,
+        Buffer,
+        CorrelatedNoise,
         DiscreteGaussian,
         DiscreteLaplace,
         GdpGuarantee,
@@ -65,9 +67,11 @@ if TYPE_CHECKING:
 __all__ = [
     "ApproximateGuarantee",
     "AttackRisk",
+    "Buffer",
     "Calibrated",
     "ComplexGaussian",
     "Composed",
+    "CorrelatedNoise",
     "DiscreteGaussian",
     "DiscreteLaplace",
     "Event",
@@ -117,7 +121,7 @@ _EVENTS = (
     *("PoissonSampled", "RandomlyAllocated", "Release", "Repeated", "TruncatedPoissonSampled"),
 )
 _DECLARED = (
-    *("ApproximateGuarantee", "DiscreteGaussian", "DiscreteLaplace", "GdpGuarantee", "NoisyMax"),
+    *("ApproximateGuarantee", "Buffer", "CorrelatedNoise", "DiscreteGaussian", "DiscreteLaplace", "GdpGuarantee", "NoisyMax"),
     *("PureGuarantee", "RangeGuarantee", "SparseVector", "ZcdpGuarantee"),
 )
 _ELSEWHERE = {

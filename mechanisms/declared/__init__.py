@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import get_args
 
+from zetadp.mechanisms.declared.correlated import Buffer, CorrelatedNoise
 from zetadp.mechanisms.declared.guarantees import ApproximateGuarantee, GdpGuarantee, PureGuarantee, RangeGuarantee, ZcdpGuarantee
 from zetadp.mechanisms.declared.integers import DiscreteGaussian, DiscreteLaplace
 from zetadp.mechanisms.declared.selection import NoisyMax, SparseVector
@@ -21,6 +22,7 @@ AnyDeclared = (
     | SparseVector
     | DiscreteGaussian
     | DiscreteLaplace
+    | CorrelatedNoise
 )
 DECLARED: tuple[type[AnyDeclared], ...] = get_args(AnyDeclared)
 
@@ -28,6 +30,8 @@ __all__ = [
     "DECLARED",
     "AnyDeclared",
     "ApproximateGuarantee",
+    "Buffer",
+    "CorrelatedNoise",
     "GdpGuarantee",
     "NoisyMax",
     "PureGuarantee",

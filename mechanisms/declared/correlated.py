@@ -1,0 +1,170 @@
+r"""Correlated noise on a sequence of sums: matrix mechanisms with a Toeplitz strategy, such as banded matrices and BLTs."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import Annotated, ClassVar, Literal, Self, final
+
+import numpy as np
+from pydantic import Field, Strict, model_validator
+
+from zetadp.mechanisms.base import LARGEST_SCALE, SMALLEST_SCALE, Adjacency, Assumption, Facts, Number, Positive, Step, Value, is_absent
+from zetadp.mechanisms.declared.base import Declared
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.loss import GaussianLoss
+
+LARGEST_STEPS = 10**6
+
+_ROUNDING = 1e-12
+"""Relative allowance for a sum of at most 10^6 squares and for BLTs' powers. NumPy adds pairs of pairs: below 1e-14, measured."""
+
+Share = Annotated[float, Strict(), Field(allow_inf_nan=False, ge=0.0, le=1.0)]
+Whole = Annotated[int, Strict(), Field(ge=1, le=LARGEST_STEPS)]
+
+
+@final
+class Buffer(Value):
+    """One buffer of a BLT: it adds weight decay^{t - 1} to the coefficient of every lag t >= 1.
+
+    Attributes:
+      weight, decay: in [0, 1].
+    """
+
+    weight: Share
+    decay: Share
+
+
+@final
+class CorrelatedNoise(Declared):
+    r"""n noisy sums C x + z: z independent normal noise, C lower triangular and the same along its diagonals. Adaptive, as in training.
+
+    One unit takes part in at most ``max_participations`` steps, any two of them at least ``min_separation`` apart. What is released of it,
+    such as sums with noise that the inverse of C correlates, is a function of C x + z.
+
+    Attributes:
+      std: of z, in units of a step's sum; > 0.
+      l2: how far one unit moves one step's sum at most; under replace_one by two units' contributions.
+      steps: n, 1 to 10^6.
+      coefficients: c_0, c_1, ... down the first column of C; what is beyond them is 0, or the buffers'. At most 10000.
+      buffers: of a BLT: then coefficients is c_0 alone.
+      min_separation: b >= 1; 1 allows every step.
+      max_participations: k >= 1.
+    Raises:
+      ValidationError: neither is the band at most b long, nor do the coefficients fall from c_0 to 0 without rising: for others the exact
+        sensitivity isn't known here.
+    Sources: Denisov, McMahan, Rush, Smith and Thakurta 2022; Choquette-Choo, Dvijotham, Pillutla, Ganesh, Steinke and Thakurta 2023;
+    Kalinin and Lampert 2024; Dvijotham, McMahan, Pillutla, Steinke and Thakurta 2024. Proof: proofs/declared.md.
+
+    >>> who = {"adjacency": "zero_out", "unit": "record"}
+    >>> banded = CorrelatedNoise(std=2.0, l2=1.0, steps=8, coefficients=(1.0, 0.5), min_separation=2, max_participations=4, **who)
+    >>> round(banded.matrix_sensitivity, 6)
+    2.236068
+    """
+
+    FACTS: ClassVar[Facts] = Facts(
+        summary="Noise correlated along a sequence of sums: banded Toeplitz matrices and BLTs, without amplification by sampling.",
+        assumptions=(Assumption.AS_DECLARED, Assumption.INDEPENDENT_NOISE),
+        sources=(
+            "Denisov et al. 2022, arXiv:2202.08312, Theorem 2.1",
+            "Choquette-Choo et al. 2023, arXiv:2306.08153",
+            "Kalinin and Lampert 2024, arXiv:2405.13763",
+            "Dvijotham et al. 2024, arXiv:2404.16706",
+        ),
+        errata=(),
+        proof="declared.md",
+    )
+
+    kind: Literal["correlated_noise"] = "correlated_noise"
+    std: Positive
+    l2: Positive
+    steps: Whole
+    coefficients: Annotated[tuple[Number, ...], Field(min_length=1, max_length=10_000)]
+    buffers: Annotated[tuple[Buffer, ...], Field(max_length=100)] = Field(default=(), exclude_if=is_absent)
+    min_separation: Whole
+    max_participations: Whole
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.buffers and len(self.coefficients) > 1:
+            raise InvalidParameter("coefficients", "c_0 alone where buffers are given", len(self.coefficients))
+        first = next(iter(self.coefficients))
+        if not SMALLEST_SCALE <= abs(first) <= LARGEST_SCALE:
+            raise InvalidParameter("coefficients", "with c_0 other than 0: every step needs noise", first)
+        if not (self._is_banded or self._falls):
+            raise InvalidParameter(
+                "coefficients",
+                f"at most min_separation = {self.min_separation} of them, or from c_0 > 0 on never rising and never below 0",
+                f"{len(self.coefficients)} coefficients and {len(self.buffers)} buffers",
+            )
+        return self
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            std=4.0,
+            l2=1.0,
+            steps=100,
+            coefficients=(1.0, 0.5, 0.375),
+            min_separation=10,
+            max_participations=10,
+            adjacency=Adjacency.ZERO_OUT,
+            unit="record",
+        )
+
+    @property
+    def _is_banded(self) -> bool:
+        return not self.buffers and len(self.coefficients) <= self.min_separation
+
+    @property
+    def _falls(self) -> bool:
+        column = self._column
+        return bool(column[-1] >= 0.0) and bool(np.all(np.diff(column) <= 0.0))
+
+    @property
+    def _column(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """The first column of C, of shape (steps,)."""
+        column = np.zeros(self.steps)
+        given = self.coefficients[: self.steps]
+        column[: len(given)] = given
+        lags = np.arange(self.steps - 1, dtype=np.float64)
+        for buffer in self.buffers:
+            column[1:] += buffer.weight * np.power(buffer.decay, lags)
+        return column
+
+    @cached_property
+    def matrix_sensitivity(self) -> float:
+        """The largest l2 norm of C u over participation patterns u with entries of at most 1, rounded up."""
+        column, b = self._column, self.min_separation
+        number = min(self.max_participations, -(-self.steps // b))
+        if self._is_banded:
+            # Columns that are b apart have nothing in common.
+            square = number * math.fsum(float(c) ** 2 for c in self.coefficients)
+        else:
+            moved = np.zeros(self.steps)
+            for first in range(0, number * b, b):
+                moved[first:] += column[: self.steps - first]
+            square = float(np.sum(moved * moved))
+        return math.sqrt(square) * (1.0 + _ROUNDING)
+
+    @property
+    def noise_scale(self) -> float:
+        return self.std
+
+    def privacy_loss(self) -> GaussianLoss:
+        return GaussianLoss(self.l2 * self.matrix_sensitivity / self.std * (1.0 + _ROUNDING))
+
+    def scaled(self, factor: float) -> Self:
+        return self._with_scales(factor, "std")
+
+    def derivation(self) -> tuple[Step, ...]:
+        band, falling = "sqrt(k sum of c_t^2): columns b apart have nothing in common", "l2 norm of C's columns 0, b, 2 b, ..., added"
+        rule = band if self._is_banded else falling
+        return (
+            Step(symbol="l2", value=self.l2, formula="given", source="how far one unit moves one step's sum"),
+            Step(symbol="std", value=self.std, formula="given", source="of the noise before it is correlated"),
+            Step(symbol="k", value=float(self.max_participations), formula="given", source="max_participations"),
+            Step(symbol="b", value=float(self.min_separation), formula="given", source="min_separation"),
+            Step(symbol="sens(C)", value=self.matrix_sensitivity, formula=rule, source="proofs/declared.md"),
+            Step(symbol="mu", value=self.privacy_loss().mu, formula="l2 sens(C) / std", source="Denisov et al. 2022, Theorem 2.1"),
+        )

@@ -1,0 +1,120 @@
+"""Correlated noise: its sensitivity against every participation pattern, and its guarantee against a Gaussian release."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from zetadp.accountants import Composed, Grouped, Release, profile
+from zetadp.accountants.calibration import NoiseScale, calibrate_scale
+from zetadp.mechanisms import Gaussian, Sensitivity
+from zetadp.mechanisms.declared import Buffer, CorrelatedNoise
+
+WHO = {"adjacency": "zero_out", "unit": "record"}
+SQUARE_ROOT = tuple(math.comb(2 * t, t) / 4.0**t for t in range(12))  # of the matrix of ones, the best strategy for prefix sums
+
+
+def noise(coefficients, steps, separation, participations, std=1.0, buffers=()):
+    limits = {"min_separation": separation, "max_participations": participations}
+    return CorrelatedNoise(std=std, l2=1.0, steps=steps, coefficients=coefficients, buffers=buffers, **limits, **WHO)
+
+
+def matrix(column):
+    steps = len(column)
+    return np.array([[column[i - j] if i >= j else 0.0 for j in range(steps)] for i in range(steps)])
+
+
+def largest(column, separation, participations):
+    """Over all patterns, with every sign: the norm is convex, so that the corners of the cube of contributions are enough."""
+    strategy, best, steps = matrix(column), 0.0, len(column)
+    for size in range(1, participations + 1):
+        for pattern in itertools.combinations(range(steps), size):
+            if any(b - a < separation for a, b in itertools.pairwise(pattern)):
+                continue
+            for signs in itertools.product((-1.0, 1.0), repeat=size):
+                best = max(best, float(np.linalg.norm(strategy[:, pattern] @ np.array(signs))))
+    return best
+
+
+@pytest.mark.parametrize("separation", [1, 2, 3, 5])
+@pytest.mark.parametrize("participations", [1, 2, 4])
+@pytest.mark.parametrize("band", [1, 2, 3])
+def test_the_sensitivity_is_the_largest_of_all_patterns(separation, participations, band):
+    coefficients = SQUARE_ROOT[:band]
+    column = [*coefficients, *([0.0] * (9 - band))]
+    found = noise(coefficients, 9, separation, participations).matrix_sensitivity
+    truth = largest(column, separation, participations)
+    assert truth <= found
+    if band == 1 or band > separation or participations * separation <= 6:
+        assert found <= truth * (1 + 1e-9)
+    else:
+        # The last column may end within its band, which the bound for bands leaves out.
+        assert found <= truth * math.sqrt(1.5)
+
+
+def test_a_band_that_fits_is_attained():
+    column = [1.0, -0.4, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    found = noise((1.0, -0.4), 8, 2, 4).matrix_sensitivity
+    assert found == pytest.approx(largest(column, 2, 4), rel=1e-9)
+    assert found == pytest.approx(math.sqrt(4 * 1.16), rel=1e-9)
+
+
+@pytest.mark.parametrize("separation", [1, 3])
+@pytest.mark.parametrize("participations", [1, 3])
+def test_a_blts_sensitivity_is_the_largest_of_all_patterns(separation, participations):
+    buffers = (Buffer(weight=0.3, decay=0.9), Buffer(weight=0.2, decay=0.4))
+    column = [1.0, *(0.3 * 0.9**t + 0.2 * 0.4**t for t in range(8))]
+    found = noise((1.0,), 9, separation, participations, buffers=buffers).matrix_sensitivity
+    assert largest(column, separation, participations) <= found <= largest(column, separation, participations) * (1 + 1e-9)
+
+
+def test_independent_noise_is_its_own_special_case():
+    found = profile(Release(mechanism=noise((1.0,), 100, 10, 10, std=4.0)))
+    ten = profile(Release(mechanism=Gaussian(std=4.0 / math.sqrt(10.0), sensitivity=Sensitivity(l2=1.0, **WHO))))
+    assert found.gdp_mu == pytest.approx(ten.gdp_mu, rel=1e-9)
+    assert found.epsilon(1e-5).upper == pytest.approx(ten.epsilon(1e-5).upper, rel=1e-9)
+
+
+def test_prefix_sums_need_less_noise_than_with_independent_noise():
+    """The error of the last prefix sum, at the same guarantee: the square root's rows against a row of ones."""
+    steps = 256
+    root = [1.0]
+    for t in range(1, steps):
+        root.append(root[-1] * (2 * t - 1) / (2 * t))
+    correlated = noise(tuple(root), steps, steps, 1)
+    independent = noise((1.0,), steps, steps, 1)
+    errors = [np.linalg.norm(root) * correlated.matrix_sensitivity, math.sqrt(steps) * independent.matrix_sensitivity]
+    assert errors[0] < 0.3 * errors[1]
+
+
+def test_it_composes_is_calibrated_and_grows_with_a_group():
+    event = Release(mechanism=noise(SQUARE_ROOT[:4], 1000, 100, 5, std=2.0))
+    both = profile(Composed(events=(event, Release(mechanism=Gaussian(std=2.0, sensitivity=Sensitivity(l2=1.0, **WHO))))))
+    assert both.gdp_mu == pytest.approx(math.hypot(profile(event).gdp_mu, 0.5), rel=1e-9)
+    assert profile(Grouped(size=3, unit="user", event=event)).gdp_mu == pytest.approx(3 * profile(event).gdp_mu, rel=1e-9)
+    factor = calibrate_scale(event, epsilon=1.0, delta=1e-5)
+    assert profile(NoiseScale().applied(event, factor)).epsilon(1e-5).upper <= 1.0
+
+
+def test_a_million_steps_have_a_sensitivity():
+    buffers = (Buffer(weight=0.02, decay=0.999), Buffer(weight=0.1, decay=0.9))
+    assert noise((1.0,), 10**6, 10**5, 10, buffers=buffers).matrix_sensitivity > math.sqrt(10.0)
+
+
+@pytest.mark.parametrize(
+    ("coefficients", "separation", "buffers"),
+    [
+        ((1.0, 0.5, 0.7), 2, ()),
+        ((1.0, -0.5), 1, ()),
+        ((0.0, 0.0), 5, ()),
+        ((1.0, 0.5), 1, (Buffer(weight=0.1, decay=0.5),)),
+        ((0.3,), 5, (Buffer(weight=0.4, decay=0.5),)),
+    ],
+)
+def test_what_isnt_proved_is_refused(coefficients, separation, buffers):
+    with pytest.raises(ValidationError, match="coefficients"):
+        noise(coefficients, 10, separation, 2, buffers=buffers)
