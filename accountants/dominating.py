@@ -29,10 +29,9 @@ from zetadp.accountants.densities.mixtures import Mixture
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Crowded, Pair
 from zetadp.mechanisms.base import Adjacency, Mechanism
-from zetadp.mechanisms.declared.integers import IntegerNoise
 from zetadp.mechanisms.errors import UnsupportedEvent
 from zetadp.mechanisms.local import LocalRelease
-from zetadp.mechanisms.loss import ConcentratedLoss, FailingLoss, PrivacyLoss
+from zetadp.mechanisms.loss import ConcentratedLoss, FailingLoss, IntegerLoss, PrivacyLoss
 from zetadp.mechanisms.numerics.binomial import log_binomial_tail
 
 LARGEST_SAMPLED_GROUP = 1000
@@ -40,6 +39,9 @@ LARGEST_SAMPLED_GROUP = 1000
 
 LARGEST_INTEGER_GROUP = 20
 """The table of a group's mixture on whole numbers has as many sums as the group has members."""
+
+LARGEST_INTEGER_TABLE = 2**18
+"""Whole numbers in a table beyond those that the noise itself reaches."""
 
 SMALLEST_WEIGHT = 1e-300
 """Smaller weights of far components are rounded up to it, so that they keep their digits."""
@@ -81,7 +83,7 @@ def _resolved(leaf: Leaf) -> Pair | str:
     if not leaf.mechanism.CAN_BE_SAMPLED and (reason := _declared_reason(leaf, loss)) is not None:
         return reason
     family = density_of(loss)
-    if isinstance(leaf.mechanism, IntegerNoise) and (reason := _integer_reason(leaf)) is not None:
+    if isinstance(loss, IntegerLoss) and (reason := _integer_reason(leaf, loss)) is not None:
         return reason
     if family is None:
         known = " nor ".join(density.name for density in DENSITIES.values() if density.mixes and not density.is_discrete)
@@ -105,14 +107,17 @@ def _declared_reason(leaf: Leaf, loss: PrivacyLoss) -> str | None:
     return None
 
 
-def _integer_reason(leaf: Leaf) -> str | None:
+def _integer_reason(leaf: Leaf, loss: IntegerLoss) -> str | None:
     """Why noise on whole numbers has no pair here in this leaf, or None."""
     if leaf.scheme == "random_allocation":
         return "a random allocation of noise on whole numbers isn't proved here"
     if not leaf.is_whole and leaf.scheme != "fixed_size" and leaf.mechanism.neighbours[0] is Adjacency.REPLACE_ONE:
         return "Poisson sampling under replace_one isn't supported here for noise on whole numbers: nothing says what one unit contributes"
-    if leaf.group > LARGEST_INTEGER_GROUP:
-        return f"groups of more than {LARGEST_INTEGER_GROUP} units have too large a table on whole numbers"
+    if leaf.group > LARGEST_INTEGER_GROUP or 4 * leaf.group * loss.moves > LARGEST_INTEGER_TABLE:
+        return (
+            f"a unit that moves whole numbers this far, or groups of more than {LARGEST_INTEGER_GROUP} units, have too large a table: "
+            f"units times moves must be at most {LARGEST_INTEGER_TABLE // 4}"
+        )
     return None
 
 

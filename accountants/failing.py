@@ -12,7 +12,7 @@ from dataclasses import replace
 from decimal import Decimal, localcontext
 from typing import final
 
-from zetadp.accountants.dominating import pair_of
+from zetadp.accountants.dominating import pair_of, unsupported_reason
 from zetadp.accountants.largest_loss import pure_epsilon
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.profile import Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
@@ -154,7 +154,8 @@ class FailingProfile(PrivacyProfile):
 
     def _at_no_delta(self, inner: PrivacyProfile) -> Bound:
         """epsilon where all of delta is used for the failures: the largest loss of the rest."""
-        upper = math.fsum(count * pure_epsilon(pair_of(leaf)) for leaf, count in self._rest.items()) * (1.0 + 1e-14)
+        losses = (math.inf if unsupported_reason(leaf) else count * pure_epsilon(pair_of(leaf)) for leaf, count in self._rest.items())
+        upper = math.fsum(losses) * (1.0 + 1e-14)
         try:
             lower = inner.epsilon_at_log_delta(_DEEP).lower
         except NumericalFloor:

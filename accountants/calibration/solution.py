@@ -15,7 +15,7 @@ from zetadp.accountants.calibration.forecast import Forecast
 from zetadp.accountants.calibration.parameters import NoiseScale, Parameter
 from zetadp.accountants.calibration.search import Found, Problem, Search
 from zetadp.accountants.calibration.targets import Target
-from zetadp.accountants.events import Event, non_private_reason
+from zetadp.accountants.events import Event, leaves, non_private_reason
 from zetadp.accountants.routes.auto import AutoAccountant
 from zetadp.accountants.routes.closed.closed_form import GdpAccountant
 from zetadp.mechanisms.base import Value
@@ -91,7 +91,7 @@ class _Task:
             raise CalibrationFailed(f"no noise can help an event with a non-private part: {reason}", (0.0, math.inf))
         self.event, self.parameter, self.accountant = event, parameter, accountant
         self.limits = parameter.limits(event)
-        self.closed = GdpAccountant().unsupported(event) is None
+        self.closed = GdpAccountant().unsupported_parts(leaves(event)) is None
         self._forecasts: dict[float, Forecast] = {}
         self._exact = self.closed and accountant.name in (GdpAccountant.name, AutoAccountant.name)
         self._built: dict[float, Event] = {}

@@ -141,10 +141,17 @@ class _Table(NamedTuple):
     error: float
 
 
-@lru_cache(maxsize=32)
 def _table(density: IntegerDensity, upper: Mixture, lower: Mixture) -> _Table:
+    """The table of mixtures whose shifts may be stretched by a rounding allowance."""
+    above, below = (tuple(round(shift * density.scale) for shift in one.shifts) for one in (upper, lower))
+    return _table_of(density, upper.weights, above, lower.weights, below)
+
+
+@lru_cache(maxsize=8)
+def _table_of(
+    density: IntegerDensity, upper: tuple[float, ...], above: tuple[int, ...], lower: tuple[float, ...], below: tuple[int, ...]
+) -> _Table:
     scale = density.scale
-    above, below = ([round(shift * scale) for shift in one.shifts] for one in (upper, lower))
     # A copy that both have, if both have several; otherwise that of the one that has one.
     centre = below[0] if len(below) == 1 else above[-1] if len(above) == 1 else next(shift for shift in above if shift in below)
     reach = math.ceil(scale * (math.sqrt(2.0 * _LARGEST_EXPONENT) if density.law == "gaussian" else _LARGEST_EXPONENT)) + 1
@@ -161,13 +168,13 @@ def _table(density: IntegerDensity, upper: Mixture, lower: Mixture) -> _Table:
     zero: Long = np.zeros(x.shape, dtype=np.longdouble)
     ahead, ahead_size, behind, behind_size, rise, fall, under = (zero.copy() for _ in range(7))
     at_centre = _exponent(density, x - centre)
-    for weight, shift in zip(upper.weights, above, strict=True):
+    for weight, shift in zip(upper, above, strict=True):
         if shift != centre:
             ahead += weight * (tail(shift) - tail(centre))
             ahead_size += weight * (tail(shift) + tail(centre))
             with np.errstate(over="ignore"):
                 rise += weight * np.expm1(_exponent(density, x - shift) - at_centre)
-    for weight, shift in zip(lower.weights, below, strict=True):
+    for weight, shift in zip(lower, below, strict=True):
         under += weight * tail(shift)
         if shift != centre:
             behind += weight * (tail(centre) - tail(shift))
@@ -192,9 +199,9 @@ def _table(density: IntegerDensity, upper: Mixture, lower: Mixture) -> _Table:
     return _Table(*found, error)  # pyright: ignore[reportCallIssue] (nine arrays)
 
 
-def _log_sum(density: IntegerDensity, x: Any, mixture: Mixture, shifts: list[int]) -> Long:
+def _log_sum(density: IntegerDensity, x: Any, weights: tuple[float, ...], shifts: tuple[int, ...]) -> Long:
     """log of the mixture at x, up to the normalisation of f."""
-    parts = [_exponent(density, x - shift) + np.log(np.longdouble(weight)) for weight, shift in zip(mixture.weights, shifts, strict=True)]
+    parts = [_exponent(density, x - shift) + np.log(np.longdouble(weight)) for weight, shift in zip(weights, shifts, strict=True)]
     return np.asarray(np.logaddexp.reduce(parts, axis=0), dtype=np.longdouble)
 
 

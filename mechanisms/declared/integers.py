@@ -11,8 +11,9 @@ from zetadp.mechanisms.base import Adjacency, Assumption, Facts, Step
 from zetadp.mechanisms.declared.base import Declared
 from zetadp.mechanisms.loss import IntegerLaw, IntegerLoss
 
-LEAST_SCALE = 0.1
-"""With less noise one output is e^5 times as probable as the next: it hides nothing."""
+LEAST_SCALE, LARGEST_GAUSSIAN_SCALE, LARGEST_LAPLACE_SCALE = 0.1, 2e3, 1e2
+"""With less noise one output is many times as probable as the next: it hides nothing. With more, a table of all outcomes is too large, and
+discrete noise is hardly told from that on the line."""
 
 _PROOF = "declared.md"
 
@@ -54,7 +55,7 @@ class DiscreteGaussian(IntegerNoise):
     r"""Noise of probability proportional to e^{-x^2 / (2 scale^2)} on the whole numbers; its deviation is at most scale.
 
     Attributes:
-      scale: sigma; 0.1 to 20000.
+      scale: sigma; 0.1 to 2000.
     Sources: Canonne, Kamath and Steinke 2020. Proof: proofs/declared.md.
 
     >>> round(DiscreteGaussian(scale=2.0, moves=1, adjacency="add_remove", unit="record").privacy_loss().renyi(2.0), 6)
@@ -69,10 +70,10 @@ class DiscreteGaussian(IntegerNoise):
         proof=_PROOF,
     )
     LAW = "gaussian"
-    SCALES = (LEAST_SCALE, 2e4)
+    SCALES = (LEAST_SCALE, LARGEST_GAUSSIAN_SCALE)
 
     kind: Literal["discrete_gaussian"] = "discrete_gaussian"
-    scale: Annotated[float, Strict(), Field(allow_inf_nan=False, ge=LEAST_SCALE, le=2e4)]
+    scale: Annotated[float, Strict(), Field(allow_inf_nan=False, ge=LEAST_SCALE, le=LARGEST_GAUSSIAN_SCALE)]
 
     @classmethod
     def example(cls) -> Self:
@@ -88,7 +89,7 @@ class DiscreteLaplace(IntegerNoise):
     r"""Noise of probability proportional to e^{-|x| / scale} on the whole numbers: the two-sided geometric mechanism.
 
     Attributes:
-      scale: b; 0.1 to 1000.
+      scale: b; 0.1 to 100.
     Sources: Ghosh, Roughgarden and Sundararajan 2009. Proof: proofs/declared.md.
 
     >>> DiscreteLaplace(scale=2.0, moves=1, adjacency="add_remove", unit="record").privacy_loss().pure_epsilon
@@ -103,10 +104,10 @@ class DiscreteLaplace(IntegerNoise):
         proof=_PROOF,
     )
     LAW = "laplace"
-    SCALES = (LEAST_SCALE, 1e3)
+    SCALES = (LEAST_SCALE, LARGEST_LAPLACE_SCALE)
 
     kind: Literal["discrete_laplace"] = "discrete_laplace"
-    scale: Annotated[float, Strict(), Field(allow_inf_nan=False, ge=LEAST_SCALE, le=1e3)]
+    scale: Annotated[float, Strict(), Field(allow_inf_nan=False, ge=LEAST_SCALE, le=LARGEST_LAPLACE_SCALE)]
 
     @classmethod
     def example(cls) -> Self:

@@ -94,6 +94,11 @@ def test_one_guarantee_gives_back_its_own_numbers():
     assert found.rdp(2.0) is None
 
 
+def test_a_guarantee_beside_noise_at_its_own_delta_has_no_finite_epsilon():
+    for other in (gaussian(1.0), Release(mechanism=ZcdpGuarantee(rho=0.1, **WHO))):
+        assert profile(Composed(events=(approximate(1.0, 1e-6), other))).epsilon(1e-6).upper == math.inf
+
+
 def test_equal_failures_are_counted_and_the_sum_may_be_exactly_what_is_asked():
     twice = profile(Repeated(count=2, event=approximate(0.0, 0.25)))
     assert twice.epsilon(0.4375 * (1 + 1e-15)).upper == 0.0
@@ -325,6 +330,8 @@ def test_noise_is_calibrated_around_a_history_that_stays_as_it_is():
     assert profile(solution.event).epsilon(1e-5).upper <= 2.0
     assert profile(NoiseScale().applied(event, solution.value * 0.999)).epsilon(1e-5).lower > 2.0
     assert solution.event.events[0] == history
+    with pytest.raises(UnsupportedEvent, match="gdp_mu target"):
+        solve(Composed(events=(approximate(0.0, 1e-6), gaussian(1.0))), NoiseScale(), Target(gdp_mu=1.0), accountant_named("auto"))
     with pytest.raises(CalibrationFailed):
         calibrate_scale(event, epsilon=0.5, delta=1e-5)
     with pytest.raises(InvalidParameter, match="a part of the event with noise in it"):
