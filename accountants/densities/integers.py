@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, final
 
 import numpy as np
 
@@ -33,6 +33,11 @@ _LARGEST_EXPONENT = 745.0
 _LARGEST_EPSILON = 700.0
 _LONG = float(np.finfo(np.longdouble).eps)
 _MOST_LOSSES = 8192
+_FURTHEST = 2**18
+"""How far a table for moments may reach beyond the usual one."""
+
+_Copies: TypeAlias = tuple[tuple[float, ...], tuple[int, ...]]
+"""Weights and whole shifts of a mixture."""
 
 
 @final
@@ -102,8 +107,11 @@ class IntegerDensity(Density):
         return LossLaw(kept, merged, ends)
 
     def ratio_nodes(self, upper: Mixture, lower: Mixture, order: float, *, upper_half: bool) -> RatioNodes | None:
-        del order
-        table = _table(self, upper, lower)
+        # e^{order L} moves Gaussian mass by up to the order times the shifts, to both sides.
+        further = math.ceil((order + 1.0) * (upper.shifts[-1] - lower.shifts[0]) * self.scale) if self.law == "gaussian" else 0
+        if further > _FURTHEST:
+            return None
+        table = _table(self, upper, lower, further)
         kept = table.loss > (0.0 if upper_half else -math.inf)
         log_weight, loss, minus_one = table.log_lower[kept], table.loss[kept], table.minus_one[kept]
         small, weight = np.abs(minus_one) < 1.0, np.exp(log_weight)
@@ -141,20 +149,18 @@ class _Table(NamedTuple):
     error: float
 
 
-def _table(density: IntegerDensity, upper: Mixture, lower: Mixture) -> _Table:
-    """The table of mixtures whose shifts may be stretched by a rounding allowance."""
+def _table(density: IntegerDensity, upper: Mixture, lower: Mixture, further: int = 0) -> _Table:
+    """The table of mixtures whose shifts may be stretched by a rounding allowance, longer by ``further`` on both sides."""
     above, below = (tuple(round(shift * density.scale) for shift in one.shifts) for one in (upper, lower))
-    return _table_of(density, upper.weights, above, lower.weights, below)
+    return _table_of(density, (upper.weights, above), (lower.weights, below), further)
 
 
 @lru_cache(maxsize=8)
-def _table_of(
-    density: IntegerDensity, upper: tuple[float, ...], above: tuple[int, ...], lower: tuple[float, ...], below: tuple[int, ...]
-) -> _Table:
-    scale = density.scale
+def _table_of(density: IntegerDensity, p: _Copies, q: _Copies, further: int) -> _Table:
+    scale, (upper, above), (lower, below) = density.scale, p, q
     # A copy that both have, if both have several; otherwise that of the one that has one.
     centre = below[0] if len(below) == 1 else above[-1] if len(above) == 1 else next(shift for shift in above if shift in below)
-    reach = math.ceil(scale * (math.sqrt(2.0 * _LARGEST_EXPONENT) if density.law == "gaussian" else _LARGEST_EXPONENT)) + 1
+    reach = math.ceil(scale * (math.sqrt(2.0 * _LARGEST_EXPONENT) if density.law == "gaussian" else _LARGEST_EXPONENT)) + 1 + further
     x = np.arange(below[0] - reach, above[-1] + reach + 1, dtype=np.int64)
     # f and its upper tails, on a table that covers x minus every shift.
     wide = np.arange(x[0] - above[-1], x[-1] - below[0] + 2, dtype=np.int64)
@@ -182,7 +188,7 @@ def _table_of(
             with np.errstate(over="ignore"):
                 fall += weight * np.expm1(_exponent(density, x - shift) - at_centre)
     # Small ratios from their difference from 1, others as logarithms of sums: neither loses digits, nor leaves the range of floats.
-    direct = [_log_sum(density, x, one, shifts) for one, shifts in ((upper, above), (lower, below))]
+    direct = [_log_sum(density, x, one, shifts) for one, shifts in (p, q)]
     logs = [
         np.where(np.abs(part) < 0.5, np.log1p(np.clip(part, -0.5, 0.5)), one - at_centre)
         for part, one in zip((rise, fall), direct, strict=True)

@@ -111,6 +111,31 @@ def test_renyi_divergences_are_bounds_and_near(leaf, order):
         assert found <= truth * 1.001
 
 
+@pytest.mark.parametrize("order", [40.0, 300.0])
+@pytest.mark.parametrize(
+    "leaf", [LEAVES[2], LEAVES[4], LEAVES[5], LEAVES[8], Leaf(0.9, noise("gaussian", 1.0), group=12)], ids=lambda leaf: leaf.group
+)
+def test_large_orders_reach_as_far_as_their_mass(leaf, order):
+    """The mass of e^{order L} lies an order times the moves away, far beyond all that matters for delta."""
+    scale, q, m = mpmath.mpf(leaf.mechanism.scale), mpmath.mpf(leaf.probability), leaf.mechanism.moves
+    is_gaussian = leaf.mechanism.kind == "discrete_gaussian"
+    weights = [mpmath.binomial(leaf.group, j) * q**j * (1 - q) ** (leaf.group - j) for j in range(leaf.group + 1)]
+    found = leaf_renyi(leaf, order)
+    with mpmath.workdps(30):
+
+        def log_f(x):
+            return -(x * x) / (2 * scale**2) if is_gaussian else -abs(x) / scale
+
+        # One outcome alone is a lower bound of the moment, and the best one is nearly all of it.
+        reach = int(order) * m * leaf.group + 50
+        total = mpmath.fsum(mpmath.exp(log_f(x)) for x in range(-200, 201))
+        best = -math.inf
+        for x in range(0, reach, max(1, reach // 400)):
+            p = mpmath.fsum(w * mpmath.exp(log_f(x - j * m)) for j, w in enumerate(weights))
+            best = max(best, float(order * mpmath.log(p) + (1 - order) * log_f(x) - mpmath.log(total)) / (order - 1.0))
+    assert best <= found
+
+
 @pytest.mark.parametrize(
     ("leaf", "count"), [(LEAVES[0], 3), (LEAVES[2], 3), (Leaf(0.3, noise("gaussian", 1.0, 2)), 2), (LEAVES[6], 3), (LEAVES[8], 2)]
 )
