@@ -33,7 +33,7 @@ _LARGEST_EXPONENT = 745.0
 _LARGEST_EPSILON = 700.0
 _LONG = float(np.finfo(np.longdouble).eps)
 _MOST_LOSSES = 8192
-_FURTHEST = 2**18
+_FURTHEST = 2**15
 """How far a table for moments may reach beyond the usual one."""
 
 _Copies: TypeAlias = tuple[tuple[float, ...], tuple[int, ...]]
@@ -155,7 +155,7 @@ def _table(density: IntegerDensity, upper: Mixture, lower: Mixture, further: int
     return _table_of(density, (upper.weights, above), (lower.weights, below), further)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=6)
 def _table_of(density: IntegerDensity, p: _Copies, q: _Copies, further: int) -> _Table:
     scale, (upper, above), (lower, below) = density.scale, p, q
     # A copy that both have, if both have several; otherwise that of the one that has one.
