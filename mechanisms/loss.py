@@ -40,14 +40,14 @@ class PrivacyLoss(ABC):
         """The distance of P from Q in units of the noise's scale: the parameter of this loss within its family."""
 
     @property
-    @abstractmethod
     def gdp_mu(self) -> float | None:
         """mu if the pair is N(0, 1) against N(mu, 1), otherwise None."""
+        return None
 
     @property
-    @abstractmethod
     def pure_epsilon(self) -> float | None:
         """The largest loss if it is finite, otherwise None."""
+        return None
 
     @property
     def renyi_slope(self) -> Fraction | None:
@@ -84,10 +84,6 @@ class GaussianLoss(PrivacyLoss):
     def gdp_mu(self) -> float | None:
         return self.mu
 
-    @property
-    def pure_epsilon(self) -> float | None:
-        return None
-
 
 @final
 @dataclass(frozen=True)
@@ -117,10 +113,6 @@ class LaplaceLoss(PrivacyLoss):
     @property
     def distance(self) -> float:
         return self.epsilon
-
-    @property
-    def gdp_mu(self) -> float | None:
-        return None
 
     @property
     def pure_epsilon(self) -> float | None:
@@ -164,10 +156,6 @@ class ResponseLoss(PrivacyLoss):
         return self.epsilon
 
     @property
-    def gdp_mu(self) -> float | None:
-        return None
-
-    @property
     def pure_epsilon(self) -> float | None:
         return self.epsilon
 
@@ -207,10 +195,6 @@ class RangeLoss(PrivacyLoss):
         return self.eta
 
     @property
-    def gdp_mu(self) -> float | None:
-        return None
-
-    @property
     def pure_epsilon(self) -> float | None:
         return self.eta
 
@@ -242,14 +226,6 @@ class ConcentratedLoss(PrivacyLoss):
     def distance(self) -> float:
         return math.sqrt(2.0 * self.rho)
 
-    @property
-    def gdp_mu(self) -> float | None:
-        return None
-
-    @property
-    def pure_epsilon(self) -> float | None:
-        return None
-
 
 @final
 @dataclass(frozen=True)
@@ -277,14 +253,6 @@ class FailingLoss(PrivacyLoss):
     @property
     def distance(self) -> float:
         return self.epsilon
-
-    @property
-    def gdp_mu(self) -> float | None:
-        return None
-
-    @property
-    def pure_epsilon(self) -> float | None:
-        return None
 
 
 IntegerLaw: TypeAlias = Literal["gaussian", "laplace"]
@@ -334,10 +302,6 @@ class IntegerLoss(PrivacyLoss):
     @property
     def distance(self) -> float:
         return self.distance_in_scales
-
-    @property
-    def gdp_mu(self) -> float | None:
-        return None
 
     @property
     def pure_epsilon(self) -> float | None:

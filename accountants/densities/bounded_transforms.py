@@ -1,4 +1,4 @@
-r"""Moment functions of releases with bounded losses that aren't noise: randomized response, and whatever has a bounded range."""
+r"""Moment functions in closed form, of bounded losses: randomized response, and whatever has a bounded range."""
 
 from __future__ import annotations
 
@@ -15,22 +15,26 @@ from zetadp.accountants.densities.transforms import LARGEST_SHIFT, Transform, Tr
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
 
-_LARGEST_EXPONENT = 300.0
+LARGEST_EXPONENT = 300.0
 """Beyond it a single release's moment function is more than a float holds."""
 
 
-class _Bounded(Transform):
+def check_exponent(exponent: float) -> None:
+    """Raises TransformUnavailable where e^exponent is more than a moment function may be."""
+    if exponent > LARGEST_EXPONENT:
+        raise TransformUnavailable("a single release's moment function exceeds what a float can hold")
+
+
+class ClosedForm(Transform):
     """A moment function in closed form, of losses within -e and e."""
 
     def __init__(self, largest: float, count: int) -> None:
-        if not largest <= LARGEST_SHIFT:
-            raise TransformUnavailable(f"its losses reach {largest:.3g}: expected at most {LARGEST_SHIFT:g}")
         self.count = count
         self.scale = self.largest_loss = self._e = largest
 
     @final
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        if tilt * self._e > _LARGEST_EXPONENT:
+        if tilt * self._e > LARGEST_EXPONENT:
             return math.inf, math.inf, math.inf
         h = 1e-3 * tilt
         points = np.array([tilt - h, tilt, tilt + h], dtype=np.complex128)
@@ -50,8 +54,7 @@ class _Bounded(Transform):
 
     @final
     def _minus_one(self, s: Complexes) -> Complexes:
-        if float(s.real.max()) * self._e > _LARGEST_EXPONENT:
-            raise TransformUnavailable(f"its moments reach e^{float(s.real.max()) * self._e:.3g}: the losses are too large")
+        check_exponent(float(s.real.max()) * self._e)
         return self._closed(s)
 
     @abstractmethod
@@ -64,8 +67,13 @@ class _Bounded(Transform):
 
 
 @final
-class WholeResponse(_Bounded):
+class WholeResponse(ClosedForm):
     r"""M(s) = (e^{se} + e^{-(s+1)e}) / (1 + e^{-e}), so that M - 1 = 2 sinh((s + 1) e / 2) sinh(s e / 2) / cosh(e / 2). Never decays."""
+
+    def __init__(self, largest: float, count: int) -> None:
+        if not largest <= LARGEST_SHIFT:
+            raise TransformUnavailable(f"its losses reach {largest:.3g}: expected at most {LARGEST_SHIFT:g}")
+        super().__init__(largest, count)
 
     def log_decay(self, tilt: float, heights: Floats) -> Floats:
         return np.full(heights.shape, float(self.log_moment_upper(np.array([tilt]))[0]))  # |M(t + iu)| <= M(t) (D1)
@@ -84,7 +92,7 @@ class WholeResponse(_Bounded):
 
 
 @final
-class WholeRange(_Bounded):
+class WholeRange(ClosedForm):
     r"""M(s) = sinh((s + 1/2) e) / ((2s + 1) sinh(e / 2)): decays like 1 / u."""
 
     def log_decay(self, tilt: float, heights: Floats) -> Floats:

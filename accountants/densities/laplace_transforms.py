@@ -8,6 +8,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from zetadp.accountants.densities.bounded_transforms import LARGEST_EXPONENT, ClosedForm, check_exponent
 from zetadp.accountants.densities.heights import sum_on_line
 from zetadp.accountants.densities.mixtures import Mixture
 from zetadp.accountants.densities.nodes import ELEMENTARY, LineValues, Nodes, expm1_complex
@@ -18,9 +19,6 @@ Complexes = NDArray[np.complex128]
 
 _POINTS = 32
 _POSITIONS, _WEIGHTS = np.polynomial.legendre.leggauss(_POINTS)
-_LARGEST_EXPONENT = 300.0
-"""Beyond it a single release's moment function is more than a float holds."""
-
 _WEIGHT_ERROR = 1e-13
 """Bound on the relative error of numpy's weights: the outermost is off by 6e-14."""
 
@@ -29,47 +27,23 @@ _RATIO = 4.0
 
 
 @final
-class WholeLaplace(Transform):
+class WholeLaplace(ClosedForm):
     r"""Lap(0, 1) against Lap(e, 1): M(s) = ((s + 1) e^{se} + s e^{-(s+1)e}) / (2s + 1). Hardly decays: L has atoms at -e and e."""
-
-    def __init__(self, epsilon: float, count: int) -> None:
-        self.count = count
-        self.scale = self.largest_loss = self._epsilon = epsilon
-
-    def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        if tilt * self._epsilon > _LARGEST_EXPONENT:
-            return math.inf, math.inf, math.inf
-        h = 1e-3 * tilt
-        points = np.array([tilt - h, tilt, tilt + h], dtype=np.complex128)
-        low, middle, high = (math.log1p(value) for value in self._minus_one(points).real.tolist())
-        return middle, (high - low) / (2.0 * h), max((high - 2.0 * middle + low) / h**2, 0.0)
-
-    def log_moment_upper(self, tilts: Floats) -> Floats:
-        s = tilts.astype(np.complex128)
-        return np.log1p(self._minus_one(s).real + self._error(s)) + ELEMENTARY
 
     def log_decay(self, tilt: float, heights: Floats) -> Floats:
         # |s + 1| / |2s + 1| falls and |s| / |2s + 1| rises in u, to 1/2 (D1).
         near = np.hypot(tilt + 1.0, heights) / np.hypot(2.0 * tilt + 1.0, 2.0 * heights)
-        value = np.logaddexp(np.log(near) + tilt * self._epsilon, math.log(0.5) - (tilt + 1.0) * self._epsilon)
-        return value + ELEMENTARY * (1.0 + (tilt + 1.0) * self._epsilon)
+        value = np.logaddexp(np.log(near) + tilt * self._e, math.log(0.5) - (tilt + 1.0) * self._e)
+        return value + ELEMENTARY * (1.0 + (tilt + 1.0) * self._e)
 
-    def line(self, tilt: float, step: float, number: int, tolerance: float) -> LineValues:
-        del tolerance  # a closed form: there is no quadrature
-        s = np.asarray(tilt + 1j * step * np.arange(number), dtype=np.complex128)
-        return LineValues(self._minus_one(s), self._error(s))
-
-    def _minus_one(self, s: Complexes) -> Complexes:
+    def _closed(self, s: Complexes) -> Complexes:
         # (s + 1) (e^{se} - 1) + s (e^{-(s+1)e} - 1), over 2s + 1: the constants add up to M(0) = 1.
-        e = self._epsilon
-        _check(float(s.real.max()) * e)
-        return ((s + 1.0) * expm1_complex(s * e) + s * expm1_complex(-(s + 1.0) * e)) / (2.0 * s + 1.0)
+        return ((s + 1.0) * expm1_complex(s * self._e) + s * expm1_complex(-(s + 1.0) * self._e)) / (2.0 * s + 1.0)
 
     def _error(self, s: Complexes) -> Floats:
         # (R4): |e^z - 1| <= |z| max(1, e^{Re z}), and each argument's rounding counts as much again times |z|.
-        e, size = self._epsilon, np.abs(s) * np.abs(s + 1.0) / np.abs(2.0 * s + 1.0)
-        growth = np.exp(s.real * e)
-        return np.asarray(4.0 * ELEMENTARY * e * size * growth, dtype=np.float64)
+        size = np.abs(s) * np.abs(s + 1.0) / np.abs(2.0 * s + 1.0)
+        return np.asarray(4.0 * ELEMENTARY * self._e * size * np.exp(s.real * self._e), dtype=np.float64)
 
 
 @final
@@ -91,7 +65,7 @@ class MixedLaplace(Transform):
         self.scale = max(self.largest_loss, -float(self._end_loss[0]))
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        if tilt * self.scale > _LARGEST_EXPONENT:
+        if tilt * self.scale > LARGEST_EXPONENT:
             return math.inf, math.inf, math.inf
         nodes = self._nodes(tilt, 0.0, 1e-9 / self.count)
         weight, loss = np.exp(nodes.log_weight.real), nodes.loss.real
@@ -112,7 +86,7 @@ class MixedLaplace(Transform):
         return sum_on_line(self._nodes(tilt, step * number, tolerance), tilt, step, number)
 
     def _nodes(self, tilt: float, height: float, tolerance: float) -> Nodes:
-        _check(tilt * self.scale)
+        check_exponent(tilt * self.scale)
         # On the ellipse |Re| grows by up to 17/8 and |Im| by 15/8 of the half-length d; |log P|' and |log Q|' are at most 1, and
         # |arg| at most |Im|: beside the panel's least value the integrand is at most e^{(2t + 1) 25/8 d + 2 u 15/8 d} / cos(15/8 d)^t.
         wanted = 2.0 * _POINTS * math.log(_RATIO) - math.log(8.0 / tolerance)
@@ -136,11 +110,6 @@ class MixedLaplace(Transform):
         reach = float(np.max(np.abs(self._breaks)))
         error = np.full(loss.shape, ELEMENTARY * (2.0 + reach) * len(self._upper.shifts))
         return Nodes(log_weight.astype(np.complex128), loss.astype(np.complex128), error + _WEIGHT_ERROR, 2.0 * error, quadrature)
-
-
-def _check(exponent: float) -> None:
-    if exponent > _LARGEST_EXPONENT:
-        raise TransformUnavailable("a single release's moment function exceeds what a float can hold")
 
 
 def _log_density(mixture: Mixture, x: Floats) -> Floats:
