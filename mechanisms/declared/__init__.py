@@ -32,6 +32,8 @@ __all__ = [
     "ApproximateGuarantee",
     "Buffer",
     "CorrelatedNoise",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
     "GdpGuarantee",
     "NoisyMax",
     "PureGuarantee",

@@ -2,7 +2,6 @@ r"""Noise on whole numbers: discrete Gaussian and discrete Laplace noise on a wh
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import Annotated, ClassVar, Literal, Self, final
 
 from pydantic import Field, Strict
@@ -29,10 +28,16 @@ class IntegerNoise(Declared):
     LAW: ClassVar[IntegerLaw]
 
     moves: Annotated[int, Strict(), Field(ge=1, le=10**6)]
+    scale: float
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(scale=2.0, moves=1, adjacency=Adjacency.ADD_REMOVE, unit="record")
 
     @property
-    @abstractmethod
-    def noise_scale(self) -> float: ...
+    @final
+    def noise_scale(self) -> float:
+        return self.scale
 
     @final
     def privacy_loss(self) -> IntegerLoss:
@@ -75,14 +80,6 @@ class DiscreteGaussian(IntegerNoise):
     kind: Literal["discrete_gaussian"] = "discrete_gaussian"
     scale: Annotated[float, Strict(), Field(allow_inf_nan=False, ge=LEAST_SCALE, le=LARGEST_GAUSSIAN_SCALE)]
 
-    @classmethod
-    def example(cls) -> Self:
-        return cls(scale=2.0, moves=1, adjacency=Adjacency.ADD_REMOVE, unit="record")
-
-    @property
-    def noise_scale(self) -> float:
-        return self.scale
-
 
 @final
 class DiscreteLaplace(IntegerNoise):
@@ -108,11 +105,3 @@ class DiscreteLaplace(IntegerNoise):
 
     kind: Literal["discrete_laplace"] = "discrete_laplace"
     scale: Annotated[float, Strict(), Field(allow_inf_nan=False, ge=LEAST_SCALE, le=LARGEST_LAPLACE_SCALE)]
-
-    @classmethod
-    def example(cls) -> Self:
-        return cls(scale=2.0, moves=1, adjacency=Adjacency.ADD_REMOVE, unit="record")
-
-    @property
-    def noise_scale(self) -> float:
-        return self.scale
