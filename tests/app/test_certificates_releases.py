@@ -30,7 +30,7 @@ from zetadp.app.certificates.words.releases import (
     sampling_in_words,
     sensitivity_figures,
 )
-from zetadp.mechanisms import Gaussian, RandomOrigin, Sensitivity
+from zetadp.mechanisms import Gaussian, InvalidParameter, PureGuarantee, RandomOrigin, Sensitivity
 from zetadp.mechanisms.base import Adjacency
 
 DELTA = 1e-5
@@ -206,3 +206,9 @@ def test_points_of_the_curve_that_no_route_reaches_are_said_not_to_be_checked() 
     beyond = DeltaPoint(epsilon="500", delta="1e-300")
     checks = check_figures(event, ApproximateDp.model_validate({**dict(guarantee), "delta_curve": (*guarantee.delta_curve, beyond)}))
     assert [check.detail for check in checks if check.name == "curve"] == ["no route recomputed delta at epsilon 500"]
+
+
+def test_what_is_only_declared_is_in_no_certificates_words() -> None:
+    declared = Release(mechanism=PureGuarantee(epsilon=0.5, adjacency="add_remove", unit="record"))
+    with pytest.raises(InvalidParameter, match="mechanisms that the service itself releases"):
+        releases_of(Repeated(count=2, event=declared))
