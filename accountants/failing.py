@@ -25,8 +25,8 @@ ROUTE = "failing"
 
 _DIGITS = 60
 _ERROR, _SMALL = Decimal("1e-19"), Decimal("1e-20")
-"""Relative allowance for the probability of a failure, and below which the sum of all is taken: then it is larger by half of itself at
-most. Sixty digits leave forty of a probability above that, even of 10^15 releases."""
+"""Relative allowance for the probability of a failure, and the sum of all deltas below which that sum is taken for it: it exceeds the
+probability by less than half of its square. Above, sixty digits leave more than twenty, even of 10^15 releases."""
 
 _LOG_ERROR = 1e-14
 """Allowance for a logarithm of a sum of two terms, relative to 1 plus its size."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, final
 
 import numpy as np
 
+from zetadp.accountants import deadline
 from zetadp.accountants.arithmetic import UNIT
 from zetadp.accountants.densities.base import TINY, Calls, Density, Floats, LossLaw, RatioNodes
 from zetadp.accountants.densities.mixtures import Mixture
@@ -34,7 +35,8 @@ _LARGEST_EPSILON = 700.0
 _LONG = float(np.finfo(np.longdouble).eps)
 _MOST_LOSSES = 8192
 _FURTHEST = 2**15
-"""How far a table for moments may reach beyond the usual one."""
+_LARGEST_TILT = 1000.0
+"""How far a table for moments may reach beyond the usual one, in whole numbers, and in scales: logarithms of f then keep ten digits."""
 
 _Copies: TypeAlias = tuple[tuple[float, ...], tuple[int, ...]]
 """Weights and whole shifts of a mixture."""
@@ -109,7 +111,7 @@ class IntegerDensity(Density):
     def ratio_nodes(self, upper: Mixture, lower: Mixture, order: float, *, upper_half: bool) -> RatioNodes | None:
         # e^{order L} moves Gaussian mass by up to the order times the shifts, to both sides.
         further = math.ceil((order + 1.0) * (upper.shifts[-1] - lower.shifts[0]) * self.scale) if self.law == "gaussian" else 0
-        if further > _FURTHEST:
+        if further > min(_FURTHEST, _LARGEST_TILT * self.scale):
             return None
         table = _table(self, upper, lower, further)
         kept = table.loss > (0.0 if upper_half else -math.inf)
@@ -175,12 +177,14 @@ def _table_of(density: IntegerDensity, p: _Copies, q: _Copies, further: int) -> 
     ahead, ahead_size, behind, behind_size, rise, fall, under = (zero.copy() for _ in range(7))
     at_centre = _exponent(density, x - centre)
     for weight, shift in zip(upper, above, strict=True):
+        deadline.check()
         if shift != centre:
             ahead += weight * (tail(shift) - tail(centre))
             ahead_size += weight * (tail(shift) + tail(centre))
             with np.errstate(over="ignore"):
                 rise += weight * np.expm1(_exponent(density, x - shift) - at_centre)
     for weight, shift in zip(lower, below, strict=True):
+        deadline.check()
         under += weight * tail(shift)
         if shift != centre:
             behind += weight * (tail(centre) - tail(shift))

@@ -103,6 +103,9 @@ def test_it_composes_is_calibrated_and_grows_with_a_group():
 def test_a_million_steps_have_a_sensitivity():
     buffers = (Buffer(weight=0.02, decay=0.999), Buffer(weight=0.1, decay=0.9))
     assert noise((1.0,), 10**6, 10**5, 10, buffers=buffers).matrix_sensitivity > math.sqrt(10.0)
+    # Every step: a million copies. They add up to prefix sums of the column.
+    column = np.concatenate(([1.0], 0.02 * 0.999 ** np.arange(10**6 - 1.0) + 0.1 * 0.9 ** np.arange(10**6 - 1.0)))
+    assert noise((1.0,), 10**6, 1, 10**6, buffers=buffers).matrix_sensitivity == pytest.approx(np.linalg.norm(np.cumsum(column)), rel=1e-10)
 
 
 @pytest.mark.parametrize(
