@@ -137,7 +137,6 @@ ASSUMPTIONS = {
         "the values to which noise is added differ between neighbours by no more than the sensitivity, as the machine computes them "
         "(see the floating-point caveat)"
     ),
-    Assumption.AS_DECLARED: "what others ran is as private as they declare, for every two neighbours and whatever was released before",
     Assumption.INDEPENDENT_NOISE: "the noise of different coordinates and steps is independent; it is as good as the generator named here",
 }
 
