@@ -5,7 +5,7 @@ Noise with a new kind of loss also needs its density: a module of ``accountants.
 
 from __future__ import annotations
 
-from typing import Annotated, get_args
+from typing import Annotated, TypeAlias, get_args
 
 from pydantic import Field
 
@@ -54,16 +54,12 @@ from zetadp.mechanisms.sampling.source import NoiseSource, NumpySource, RandomOr
 from zetadp.mechanisms.spectral import Spectral
 from zetadp.mechanisms.spof_coefficients import SpofCoefficients
 
-AnyMechanism = Annotated[
-    Gaussian | ComplexGaussian | Laplace | Spectral | LocalLaplace | LocalGaussian | DuchiLinf | SpofCoefficients,
-    Field(discriminator="kind"),
-]
-MECHANISMS: tuple[type[Mechanism], ...] = get_args(get_args(AnyMechanism)[0])
+_Mechanism: TypeAlias = Gaussian | ComplexGaussian | Laplace | Spectral | LocalLaplace | LocalGaussian | DuchiLinf | SpofCoefficients
 
-AnyAccounted = Annotated[
-    Gaussian | ComplexGaussian | Laplace | Spectral | LocalLaplace | LocalGaussian | DuchiLinf | SpofCoefficients | AnyDeclared,
-    Field(discriminator="kind"),
-]
+AnyMechanism = Annotated[_Mechanism, Field(discriminator="kind")]
+MECHANISMS: tuple[type[Mechanism], ...] = get_args(_Mechanism)
+
+AnyAccounted = Annotated[_Mechanism | AnyDeclared, Field(discriminator="kind")]
 """Whatever an event can contain: the mechanisms, and what is only declared."""
 
 __all__ = [
