@@ -80,7 +80,7 @@ def from_dp_accounting(event: library.DpEvent, *, adjacency: Adjacency, unit: Pr
     found = _Reader(Adjacency(adjacency), unit).read(event)
     if found is None:
         raise _no_twin(f"{type(event).__name__}: it does nothing, and there is no event here that does nothing")
-    leaves(found)  # refuses samplings over more than one release
+    leaves(found)  # refuses samplings over releases that have no pair together
     return found
 
 
@@ -161,6 +161,8 @@ class _Reader:
     def _sampled(self, event: Any) -> Event | None:
         """A sampling of one kind. If nobody is sampled, nothing is done, whatever was to be done with the sample."""
         name, part = type(event).__name__, self.read(event.event)
+        if _has_tree(event.event):
+            raise _no_twin(f"{name} of SingleEpochTreeAggregationDpEvent: whoever isn't in the sample may move others to other leaves")
         if name == "PoissonSampledDpEvent":
             probability = float(event.sampling_probability)
             if not 0.0 <= probability <= 1.0:
@@ -245,10 +247,10 @@ def _written(event: Event, group: int) -> library.DpEvent:
     match event:
         case Release():
             return _noise(Leaf(1.0, event.mechanism, group=group))
+        case Grouped() | PoissonSampled(probability=1.0):
+            return _written(event.event, group * (event.size if isinstance(event, Grouped) else 1))
         case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated():
             return _sampled(event, group)
-        case Grouped():
-            return _written(event.event, group * event.size)
         case Repeated():
             return library.SelfComposedDpEvent(_written(event.event, group), event.count)
         case Composed():
@@ -327,6 +329,11 @@ def _declared(leaf: Leaf) -> library.DpEvent:
             return library.ZCDpEvent(leaf.group**2 * rho)
         case _:
             raise _no_twin(f"{leaf.mechanism.kind}, which is only declared")
+
+
+def _has_tree(event: Any) -> bool:
+    parts: list[Any] = list(getattr(event, "events", ())) or [event.event] if hasattr(event, "events") or hasattr(event, "event") else []
+    return hasattr(event, "step_counts") or any(_has_tree(part) for part in parts)
 
 
 def _whole(name: str, value: Any) -> int:

@@ -14,7 +14,8 @@ from typing import Annotated, Literal, Self, TypeAlias, final
 
 from pydantic import Field, PrivateAttr, Strict, model_validator
 
-from zetadp.accountants.leaf import Leaf, Truncation
+from zetadp.accountants.leaf import Leaf, Truncation, coordinates
+from zetadp.accountants.shared_sample import combined
 from zetadp.mechanisms import AnyAccounted
 from zetadp.mechanisms.base import Adjacency, Count, PrivacyUnit, Probability, Value
 from zetadp.mechanisms.errors import IncompatibleEvent, InvalidParameter
@@ -99,7 +100,7 @@ class TruncatedPoissonSampled(_Composite):
       probability: with which each record joins the sample before it is cut; in (0, 1).
       largest_batch: records used at most.
       population_size: records in the largest data set whose records are protected: the more there are, the more often samples are cut.
-      event: a single release, not sampled in another way.
+      event: a release, or several of the same sample; not sampled in another way.
     """
 
     kind: Literal["truncated_poisson_sampled"] = "truncated_poisson_sampled"
@@ -122,7 +123,7 @@ class RandomlyAllocated(_Composite):
 
     Attributes:
       steps: of one epoch, 1 to 10^6.
-      event: a single release, not sampled.
+      event: a release, or several of the same records; not sampled.
     """
 
     kind: Literal["randomly_allocated"] = "randomly_allocated"
@@ -147,7 +148,7 @@ class FixedSizeSampled(_Composite):
     Attributes:
       sample_size: records in the sample.
       population_size: records in the smallest data set whose records are protected; >= sample_size.
-      event: a single release, not sampled in another way.
+      event: a release, or several of the same sample; not sampled in another way.
     """
 
     kind: Literal["fixed_size_sampled"] = "fixed_size_sampled"
@@ -281,11 +282,11 @@ def leaves(event: Event) -> Mapping[Leaf, int]:
 def releases(event: Event) -> Mapping[Leaf, int]:
     """The event as a multiset of sampled releases, in order of first appearance; equal ones are counted together.
 
-    Sampling of a composition isn't a composition of samplings (the sample is shared), so only a single release may be sampled.
+    Sampling of a composition isn't a composition of samplings: the sample is shared, and its releases are one release (``combined``).
 
     Raises:
-      InvalidParameter: a sampling over more than one release or over another kind of sampling, a group inside a sampling, more than
-        10^15 releases, or a group of more than 10^6.
+      InvalidParameter: a sampling over another kind of sampling, or over several releases that aren't all Gaussian or all Laplace noise,
+        a group inside a sampling, more than 10^15 releases, or a group of more than 10^6.
     """
     return event.released if isinstance(event, _Composite) else _counted(event)
 
@@ -303,6 +304,8 @@ def _walk(event: Event, group: int, count: int) -> Iterator[tuple[Leaf, int]]:
     match event:
         case Release():
             yield from _by_record(Leaf(1.0, event.mechanism, group=group), count)
+        case PoissonSampled(probability=1.0) | RandomlyAllocated(steps=1):
+            yield from _walk(event.event, group, count)
         case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated():
             yield from _by_record(_sampled(event, group), count)
         case Grouped():
@@ -331,52 +334,56 @@ def _by_coordinate(found: Mapping[Leaf, int]) -> dict[Leaf, int]:
     """Whole local releases as releases of their single coordinates, if the mechanism consists of those."""
     parts: dict[Leaf, int] = {}
     for leaf, count in found.items():
-        part, number = _coordinates(leaf)
+        part, number = coordinates(leaf)
         if parts.get(part, 0) + count * number > LARGEST_COUNT:
             part, number = leaf, 1
         parts[part] = parts.get(part, 0) + count * number
     return parts
 
 
-def _coordinates(leaf: Leaf) -> tuple[Leaf, int]:
-    """(one coordinate's release, how many). A sample shows all coordinates of a record or none: those aren't independent."""
-    mechanism = leaf.mechanism
-    if not isinstance(mechanism, LocalRelease) or leaf.probability < 1.0 or (one := mechanism.coordinate()) is None:
-        return leaf, 1
-    return Leaf(leaf.probability, one, leaf.scheme, leaf.group), mechanism.dimension
-
-
 def _sampled(event: Sampled, group: int) -> Leaf:
-    """The one leaf of a sampling: nested Poisson samplings multiply, anything else below than a single release is refused."""
+    """The one leaf of a sampling: nested Poisson samplings multiply, and releases of one sample are one release of it."""
     probability, part = event.probability, event.event
-    while not isinstance(part, Release):
+    while True:
         match part:
             case PoissonSampled() if isinstance(event, PoissonSampled):
                 # At least the smallest, as 64 nested samplings would underflow: a larger probability is never more private.
                 probability = max(rounded_up(Fraction(probability) * Fraction(part.probability)), SMALLEST_PROBABILITY)
                 part = part.event
-            case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated():
-                raise InvalidParameter(
-                    f"{event.kind}.event", "not sampled in another way (two kinds of sampling can't be combined)", part.kind
-                )
-            case Grouped():
-                raise InvalidParameter(
-                    f"{event.kind}.event", "not grouped (records are sampled; put grouped around the sampling)", part.kind
-                )
             case Repeated(count=1):
                 part = part.event
             case Composed(events=(only,)):
                 part = only
             case _:
-                raise InvalidParameter(f"{event.kind}.event", "a single release (a sample shared by several isn't supported)", part.kind)
+                break
+    mechanism, releases = combined(event.kind, _of_sample(event.kind, part, 1))
     if isinstance(event, RandomlyAllocated):
-        if event.steps == 1 or isinstance(part.mechanism, LocalRelease):
+        if isinstance(mechanism, LocalRelease):
             # Whoever releases a record by itself does it once, in whatever step.
-            return Leaf(1.0, part.mechanism, group=group)
-        return Leaf(probability, part.mechanism, "random_allocation", group, steps=event.steps)
+            return Leaf(1.0, mechanism, group=group)
+        return Leaf(probability, mechanism, "random_allocation", group, steps=event.steps, releases=releases)
     if isinstance(event, TruncatedPoissonSampled):
-        return Leaf(probability, part.mechanism, "truncated_poisson", group, Truncation(event.largest_batch, event.population_size))
-    return Leaf(probability, part.mechanism, "poisson" if isinstance(event, PoissonSampled) else "fixed_size", group)
+        cut = Truncation(event.largest_batch, event.population_size)
+        return Leaf(probability, mechanism, "truncated_poisson", group, cut, releases=releases)
+    return Leaf(probability, mechanism, "poisson" if isinstance(event, PoissonSampled) else "fixed_size", group, releases=releases)
+
+
+def _of_sample(kind: str, event: Event, count: int) -> Iterator[tuple[AnyAccounted, int]]:
+    """The releases of one sample of this kind."""
+    match event:
+        case Release():
+            yield event.mechanism, count
+        case Repeated():
+            yield from _of_sample(kind, event.event, count * event.count)
+        case Composed():
+            for part in event.events:
+                yield from _of_sample(kind, part, count)
+        case Grouped():
+            raise InvalidParameter(f"{kind}.event", "not grouped (records are sampled; put grouped around the sampling)", event.kind)
+        case NonPrivate():
+            raise InvalidParameter(f"{kind}.event", "releases", event.kind)
+        case _:
+            raise InvalidParameter(f"{kind}.event", "not sampled in another way (two kinds of sampling can't be combined)", event.kind)
 
 
 def scaled(event: Event, factor: float) -> Event:

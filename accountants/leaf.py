@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, final
 
 from zetadp.mechanisms import AnyAccounted
+from zetadp.mechanisms.local import LocalRelease
 
 Scheme = Literal["poisson", "truncated_poisson", "fixed_size", "random_allocation"]
 
@@ -30,6 +31,7 @@ class Leaf:
       group: the largest number of the mechanism's units that one unit of the guarantee holds.
       steps: releases that a leaf of the scheme random_allocation stands for, of which each record takes part in one.
       truncation: where a sample of the scheme truncated_poisson is cut; else None.
+      releases: how many releases of the same sample the mechanism stands for together.
     """
 
     probability: float
@@ -38,8 +40,17 @@ class Leaf:
     group: int = 1
     truncation: Truncation | None = None
     steps: int = 1
+    releases: int = 1
 
     @property
     def is_whole(self) -> bool:
         """Whether the release used all of the data, without any sampling."""
         return self.scheme == "poisson" and self.probability == 1.0
+
+
+def coordinates(leaf: Leaf) -> tuple[Leaf, int]:
+    """(one coordinate's release, how many). A sample shows all coordinates of a record or none: those aren't independent."""
+    mechanism = leaf.mechanism
+    if not isinstance(mechanism, LocalRelease) or leaf.probability < 1.0 or (one := mechanism.coordinate()) is None:
+        return leaf, 1
+    return Leaf(leaf.probability, one, leaf.scheme, leaf.group), mechanism.dimension

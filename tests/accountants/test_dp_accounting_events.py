@@ -57,6 +57,8 @@ OURS = {
     "group of laplace": Grouped(size=3, unit="user", event=laplace(5.0)),
     "declared gdp": Release(mechanism=GdpGuarantee(mu=0.7, adjacency="add_remove", unit="record")),
     "declared gdp, replaced": Release(mechanism=GdpGuarantee(mu=0.7, adjacency="replace_one", unit="record")),
+    "shared sample": PoissonSampled(probability=0.1, event=Composed(events=(gaussian(3.0), Repeated(count=4, event=gaussian(2.0))))),
+    "whole, as a sample": PoissonSampled(probability=1.0, event=Composed(events=(gaussian(3.0), laplace(2.0)))),
     "mixture": Composed(events=(gaussian(3.0), laplace(5.0), training(0.1, 2.0, 20), NonPrivate(reason="test"))),
 }
 
@@ -100,6 +102,14 @@ def test_epsilon_is_bounded_as_the_librarys_own_under_every_neighbouring_relatio
     ours = profile(_read(event, adjacency), "rdp").epsilon(1e-4).upper
     # The Renyi bound is an upper one, and loose by a known share.
     assert peer * (1 - 1e-3) <= ours <= 1.4 * peer + 0.05
+
+
+def test_releases_of_one_sample_cost_what_the_librarys_renyi_accountant_says():
+    several = library.ComposedDpEvent([library.GaussianDpEvent(2.0), library.SelfComposedDpEvent(library.GaussianDpEvent(3.0), 4)])
+    event = library.SelfComposedDpEvent(library.PoissonSampledDpEvent(0.05, several), 200)
+    peer = RdpAccountant().compose(event).get_epsilon(1e-5)
+    ours = _read(event)
+    assert 0.85 * peer <= profile(ours).epsilon(1e-5).upper <= profile(ours, "rdp").epsilon(1e-5).upper <= peer * (1.0 + 1e-9)
 
 
 def test_the_librarys_renyi_accountant_halves_replace_one_and_ours_does_not():
@@ -166,8 +176,8 @@ def test_no_noise_is_no_privacy():
             "MixtureOfGaussiansDpEvent with sensitivities other than a single positive",
         ),
         (
-            library.PoissonSampledDpEvent(0.1, library.SelfComposedDpEvent(library.GaussianDpEvent(1.0), 2)),
-            "PoissonSampledDpEvent of SelfComposedDpEvent",
+            library.PoissonSampledDpEvent(0.1, library.ComposedDpEvent([library.GaussianDpEvent(1.0), library.LaplaceDpEvent(1.0)])),
+            "PoissonSampledDpEvent of ComposedDpEvent",
         ),
         (
             library.PoissonSampledDpEvent(0.1, library.SampledWithoutReplacementDpEvent(10, 2, library.GaussianDpEvent(1.0))),
@@ -323,8 +333,10 @@ def test_trees_are_refused_where_a_record_may_move_others(adjacency):
 
 
 def test_a_sampled_tree_is_refused():
-    with pytest.raises(InvalidParameter, match="PoissonSampledDpEvent of SingleEpochTreeAggregationDpEvent"):
-        _read(library.PoissonSampledDpEvent(0.1, library.SingleEpochTreeAggregationDpEvent(6.0, 8)), "zero_out")
+    tree = library.SingleEpochTreeAggregationDpEvent(6.0, 8)
+    for inside in (tree, library.ComposedDpEvent([library.GaussianDpEvent(1.0), library.SelfComposedDpEvent(tree, 2)])):
+        with pytest.raises(InvalidParameter, match="PoissonSampledDpEvent of SingleEpochTreeAggregationDpEvent"):
+            _read(library.PoissonSampledDpEvent(0.1, inside), "zero_out")
 
 
 def test_trees_of_no_step_do_nothing_and_without_noise_have_no_guarantee():

@@ -48,12 +48,6 @@ def test_nested_samplings_multiply():
     assert [leaf.probability for leaf in leaves(event)] == [0.25]
 
 
-def test_a_sample_shared_by_two_releases_is_refused():
-    event = PoissonSampled(probability=0.5, event=Composed(events=(gaussian(), gaussian())))
-    with pytest.raises(InvalidParameter, match="a single release"):
-        leaves(event)
-
-
 def test_too_many_releases_are_refused():
     event = gaussian()
     for _ in range(3):

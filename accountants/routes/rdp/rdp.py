@@ -18,6 +18,7 @@ from zetadp.accountants.pairs import SHIFT_ERROR, Pair
 from zetadp.accountants.profile import Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon, check_order
 from zetadp.accountants.routes.rdp import integer_moments
 from zetadp.accountants.routes.rdp.moments import PairMoments
+from zetadp.accountants.shared_sample import derivation
 from zetadp.mechanisms.base import Step
 from zetadp.mechanisms.local import LocalRelease
 from zetadp.mechanisms.loss import ConcentratedLoss
@@ -225,7 +226,7 @@ def leaf_steps(parts: Mapping[Leaf, int]) -> tuple[Step, ...]:
     """The derivation lines of every leaf: its mechanism, its sampling and its count."""
     steps: list[Step] = []
     for leaf, count in parts.items():
-        steps.extend(leaf.mechanism.derivation())
+        steps.extend(leaf.mechanism.derivation() if leaf.releases == 1 else derivation(leaf.mechanism, leaf.releases))
         if leaf.group > 1:
             formula = "most units of the event that one unit of the guarantee holds"
             steps.append(Step(symbol="k", value=float(leaf.group), formula=formula, source="grouped.size"))
