@@ -4,7 +4,7 @@ A release with whole-data pair f(x - m) against f(x) (m: mu of a Gaussian mechan
 
     whole                     P = f(x - k m)                                Q = f(x)                            any adjacency
     Poisson                   P = sum_j Bin(k, q)(j) f(x - j m)             Q = f(x)                            add_remove, zero_out
-    Poisson                   P = (1 - q) f(x) + q f(x - c)                 Q = (1 - q) f(x) + q f(x + c)       replace_one
+    Poisson                   P = sum_j Bin(k, q)(j) f(x - j c)             Q = sum_j Bin(k, q)(j) f(x + j c)   replace_one
     truncated Poisson         as Poisson, and where the sample is cut as a fixed size, of which it is public when that happens
     random allocation         P = (1/t) sum_i f(x - m e_i) on R^t            Q = f(x)                            add_remove, zero_out
     fixed size                P = (1 - q) f(x) + q f(x - 2 m)               Q = f(x)                            add_remove
@@ -147,12 +147,10 @@ def _local(family: Density, move: float, leaf: Leaf) -> Pair | str:
 
 def _poisson(family: Density, leaf: Leaf, move: float) -> Pair | str:
     q = leaf.probability
+    if leaf.group > LARGEST_SAMPLED_GROUP:
+        return f"a sample with groups of more than {LARGEST_SAMPLED_GROUP} units has too large a mixture"
     if leaf.mechanism.neighbours[0] is not Adjacency.REPLACE_ONE:
-        if leaf.group > LARGEST_SAMPLED_GROUP:
-            return f"Poisson sampling with groups of more than {LARGEST_SAMPLED_GROUP} units has too large a mixture"
-        return _sampled_group(family, q, leaf.group, move)
-    if leaf.group > 1:
-        return "groups with Poisson sampling under replace_one have no dominating pair that is proved here"
+        return Pair(family, _two(q, move), _NULL) if leaf.group == 1 else _sampled_group(family, _binomial(leaf.group, q), move)
     assert isinstance(leaf.mechanism, Mechanism)  # nothing that is only declared is sampled
     c, norm = _contribution(leaf.mechanism, family), family.norm
     if c is None:
@@ -160,7 +158,7 @@ def _poisson(family: Density, leaf: Leaf, move: float) -> Pair | str:
             f"Poisson sampling under replace_one needs sensitivity.{norm}_contribution, a bound on what one unit alone adds to the query: "
             f"{norm} bounds only the difference of two units, and a sample can leave both out"
         )
-    return Pair(family, _two(q, c), Mixture((q, 1.0 - q), (-c, 0.0)))
+    return Pair(family, _two(q, c), _two(q, c).mirrored) if leaf.group == 1 else _replaced_group(family, _binomial(leaf.group, q), c)
 
 
 def _fixed_size(family: Density, q: float, move: float, adjacency: Adjacency) -> Pair:
@@ -208,19 +206,29 @@ def _two(q: float, distance: float) -> Mixture:
     return Mixture((1.0 - q, q), (0.0, distance))
 
 
-def _sampled_group(family: Density, q: float, size: int, move: float) -> Pair:
-    """sum_j Bin(size, q)(j) f(x - j move) against f(x); every rounding moves mass up, which dominates."""
-    if size == 1:
-        return Pair(family, _two(q, move), _NULL)
-    weights = [max(weight, SMALLEST_WEIGHT) for weight in _binomial(size, q)]
+def _sampled_group(family: Density, weights: list[float], move: float) -> Pair:
+    """sum_j weights[j] f(x - j move) against f(x); every rounding moves mass up, which dominates."""
+    weights = [max(weight, SMALLEST_WEIGHT) for weight in weights]
     lowest, moved = 0, weights[0]
     while moved < LEAST_REMAINDER:
         lowest += 1
         moved += weights[lowest]
     # The frame's origin is the lowest component, so that its weight can represent 1 minus the others.
     kept = weights[lowest + 1 :]
-    upper = Mixture((max(1.0 - math.fsum(kept), SMALLEST_WEIGHT), *kept), tuple(j * move for j in range(size - lowest + 1)))
+    upper = Mixture((max(1.0 - math.fsum(kept), SMALLEST_WEIGHT), *kept), tuple(j * move for j in range(len(kept) + 1)))
     return Pair(family, upper, Mixture((1.0,), (0.0 - lowest * move,)))
+
+
+def _replaced_group(family: Density, weights: list[float], c: float) -> Pair | str:
+    """sum_j weights[j] f(x - j c) against sum_j weights[j] f(x + j c); every rounding moves mass outwards, which dominates."""
+    if weights[0] < LEAST_REMAINDER:
+        return (
+            f"Poisson sampling under replace_one of a group of which no unit is sampled with a probability below {LEAST_REMAINDER:g} isn't "
+            "supported here: weights would lose their digits. A whole release bounds it"
+        )
+    kept = [max(weight, SMALLEST_WEIGHT) for weight in weights[1:]]
+    upper = Mixture((1.0 - math.fsum(kept), *kept), tuple(j * c for j in range(len(weights))))
+    return Pair(family, upper, upper.mirrored)
 
 
 def _binomial(size: int, q: float) -> list[float]:
@@ -248,7 +256,9 @@ def statement(leaf: Leaf) -> tuple[str, str]:
         source = "errata Z12" if adjacency is Adjacency.ADD_REMOVE else "Zhu, Dong and Wang 2022, Theorem 11"
         return f"sample of a fixed size: (1 - q) f(x) + q f(x - {distance}) against f(x), {order}", f"{source}; proofs/pairs.md"
     if adjacency is Adjacency.REPLACE_ONE:
-        return "(1 - q) f(x) + q f(x - c) against (1 - q) f(x) + q f(x + c), c of what one unit contributes", "proofs/pairs.md"
+        one = "(1 - q) f(x) + q f(x - c) against (1 - q) f(x) + q f(x + c)"
+        several = "sum of Bin(k, q)(j) f(x - j c) against sum of Bin(k, q)(j) f(x + j c)"
+        return f"{one if leaf.group == 1 else several}, c of what one unit contributes", "proofs/pairs.md"
     if leaf.group > 1:
         return "sum of Bin(k, q)(j) f(x - j m) against f(x), and f(x) against it", "proofs/pairs.md"
     return "(1 - q) Q + q P against Q, and Q against it", "Zhu, Dong and Wang 2022, Theorem 11"

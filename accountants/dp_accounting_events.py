@@ -284,6 +284,8 @@ def _sampled(event: Sampled, group: int) -> library.DpEvent:
     if group == 1:
         return library.PoissonSampledDpEvent(leaf.probability, _noise(leaf))
     pair = pair_of(leaf)
+    if len(pair.lower.weights) > 1:
+        raise _no_twin("a group with Poisson samples under replace_one")
     if pair.family.gdp_mu(pair.distance) is None:
         raise _no_twin(f"a group with Poisson-sampled {pair.family.name} noise")
     return library.MixtureOfGaussiansDpEvent(1.0, [shift - pair.lower.shifts[0] for shift in pair.upper.shifts], list(pair.upper.weights))

@@ -142,6 +142,10 @@ def _rows(family):
             leaf(family, 0.3, adjacency="replace_one", move=2.0, contribution=1.0),
             *poisson(0.3, [0, 1], [0, -1]),
         ),
+        "poisson group replaced": (
+            leaf(family, 0.3, group=3, adjacency="replace_one", move=2.0, contribution=1.0),
+            *poisson(0.3, [0, 1, 1, 1], [0, -1, -1, -1]),
+        ),
         "fixed size": (leaf(family, 0.5, "fixed_size"), *fixed(2, [-1, -1, -1, 1], [-1, -1, -1])),
         "fixed size of all": (leaf(family, 1.0, "fixed_size"), *fixed(1, [1], [-1])),
         "fixed size replaced": (leaf(family, 0.5, "fixed_size", adjacency="replace_one"), *fixed(2, [0, 0, 0, 1], [0, 0, 0, 0])),
@@ -207,6 +211,22 @@ def test_no_replaced_record_exceeds_the_antipodal_pair(family):
             yield tuple(poisson_law(family, np.vstack([others, one[None]]), 0.4, axes) for one in pair)
 
     found = leaf(family, 0.4, adjacency="replace_one", move=3.0, contribution=1.5)
+    assert _worst_found(family, found, laws()) <= 1e-3
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+def test_no_replaced_user_with_several_records_exceeds_the_antipodal_group_pair(family):
+    # Members that pull together, against each other, and partly: all 16 subsets of one other record and three members, on both sides.
+    rng, axes = np.random.default_rng(6), [PLANE, PLANE]
+    u = np.array([1.5, 0.0])
+    adversarial = [(u, u, u, -u, -u, -u), (u, u, -u, -u, -u, u), (u, 0.5 * u, 0 * u, 0 * u, -u, -u), (u, u, u, -u, -u, 0 * u)]
+
+    def laws():
+        for users in [*map(np.array, adversarial), *(_records(rng, family, 6, 1.5) for _ in range(5))]:
+            others = _records(rng, family, 1, 3.0)
+            yield tuple(poisson_law(family, np.vstack([others, one]), 0.4, axes) for one in (users[:3], users[3:]))
+
+    found = leaf(family, 0.4, group=3, adjacency="replace_one", move=3.0, contribution=1.5)
     assert _worst_found(family, found, laws()) <= 1e-3
 
 
@@ -327,7 +347,8 @@ def test_complex_noise_uses_its_own_length_and_drops_the_parts_bounds_for_contri
     [
         (leaf(GAUSSIAN, 0.1, adjacency="replace_one"), "needs sensitivity.l2_contribution, a bound on what one unit alone adds"),
         (leaf(LAPLACE, 0.1, adjacency="replace_one"), "needs sensitivity.l1_contribution"),
-        (leaf(GAUSSIAN, 0.1, group=2, adjacency="replace_one", contribution=1.0), "groups with Poisson sampling under replace_one"),
+        (leaf(GAUSSIAN, 0.5, group=20, adjacency="replace_one", contribution=1.0), "no unit is sampled with a probability below 0.0001"),
+        (leaf(GAUSSIAN, 0.1, group=2, adjacency="replace_one"), "needs sensitivity.l2_contribution"),
         (leaf(GAUSSIAN, 0.1, "fixed_size", group=2), "groups with samples of a fixed or a largest size"),
         (leaf(GAUSSIAN, 0.1, group=LARGEST_SAMPLED_GROUP + 1), "more than 1000 units"),
         (Leaf(0.1, _Spherical()), "spherical noise is neither Gaussian nor Laplace"),
@@ -342,6 +363,17 @@ def test_what_is_not_proved_is_refused_with_the_reason(found, text):
 def test_a_tiny_probability_is_kept_exactly():
     pair = pair_of(leaf(GAUSSIAN, 1e-50))
     assert pair.upper == Mixture((1.0, 1e-50), (0.0, 1.0))
+
+
+@pytest.mark.parametrize(("probability", "size"), [(1e-50, 10), (0.03, 200), (0.5, 12)])
+def test_rounding_moves_a_replaced_groups_weights_outwards_only(probability, size):
+    from fractions import Fraction
+
+    pair, q = pair_of(leaf(GAUSSIAN, probability, group=size, adjacency="replace_one", move=2.0, contribution=1.0)), Fraction(probability)
+    exact = [math.comb(size, j) * q**j * (1 - q) ** (size - j) for j in range(size + 1)]
+    assert all(Fraction(weight) >= one for weight, one in zip(pair.upper.weights[1:], exact[1:], strict=True))
+    assert pair.symmetric
+    assert pair.upper.weights[0] == pytest.approx(float(exact[0]), rel=1e-11)
 
 
 @pytest.mark.parametrize(

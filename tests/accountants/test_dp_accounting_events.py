@@ -228,8 +228,12 @@ def test_numbers_out_of_range_are_named(event, text):
             Grouped(size=2, unit="user", event=PoissonSampled(probability=0.1, event=laplace())),
             "a group with Poisson-sampled Laplace noise",
         ),
+        (
+            Grouped(size=2, unit="user", event=PoissonSampled(probability=0.1, event=replace_one_gaussian(1.0))),
+            "a group with Poisson samples under replace_one",
+        ),
     ],
-    ids=["fixed size", "laplace"],
+    ids=["fixed size", "laplace", "replaced"],
 )
 def test_what_exists_only_here_is_refused(event, text):
     with pytest.raises(InvalidParameter, match=text):
