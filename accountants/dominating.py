@@ -7,13 +7,15 @@ A release with whole-data pair f(x - m) against f(x) (m: mu of a Gaussian mechan
     Poisson                   P = sum_j Bin(k, q)(j) f(x - j c)             Q = sum_j Bin(k, q)(j) f(x + j c)   replace_one
     truncated Poisson         as Poisson, and where the sample is cut as a fixed size, of which it is public when that happens
     random allocation         P = (1/t) sum_i f(x - m e_i) on R^t            Q = f(x)                            add_remove, zero_out
-    fixed size                P = (1 - q) f(x) + q f(x - 2 m)               Q = f(x)                            add_remove
+    fixed size                P = sum_j H(j) f(x - 2 j m)                   Q = f(x)                            add_remove
     fixed size                P = (1 - q) f(x) + q f(x - m)                 Q = f(x), the worse direction       replace_one
     fixed size                P = (1 - q) f(x) + q f(x - 2 m)               Q = f(x), the worse direction       zero_out
 
-for a group of k, with c the shift of what one unit contributes. A local release (of a single record, replace_one) keeps its whole pair,
-and a sample of any kind only shows it with probability q: epsilon isn't amplified. Laplace noise on the n coordinates of a whole record
-is n leaves. proofs/pairs.md proves each row and says which of them are attained.
+for a group of k, with H the hypergeometric probabilities of how many of its units a sample of a fixed size holds (for one unit 1 - q and q;
+groups under replace_one and zero_out have a pair known by its profile, ``displaced``), and c the shift of what one unit contributes. A
+local release (of a single record, replace_one) keeps its whole pair, and a sample of any kind only shows it with probability q: epsilon
+isn't amplified. Laplace noise on the n coordinates of a whole record is n leaves. proofs/pairs.md proves each row and says which of them
+are attained.
 """
 
 from __future__ import annotations
@@ -24,8 +26,9 @@ from decimal import Decimal, localcontext
 from functools import lru_cache
 
 from zetadp.accountants.allocation.density import Allocated
-from zetadp.accountants.densities import DENSITIES, Density, density_of
+from zetadp.accountants.densities import DENSITIES, Density, LocationDensity, density_of
 from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.displaced import Displaced
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Crowded, Pair
 from zetadp.mechanisms.base import Adjacency, Mechanism
@@ -33,6 +36,7 @@ from zetadp.mechanisms.errors import UnsupportedEvent
 from zetadp.mechanisms.local import LocalRelease
 from zetadp.mechanisms.loss import ConcentratedLoss, FailingLoss, IntegerLoss, PrivacyLoss
 from zetadp.mechanisms.numerics.binomial import log_binomial_tail
+from zetadp.mechanisms.numerics.hypergeometric import hypergeometric
 
 LARGEST_SAMPLED_GROUP = 1000
 """The mixture of a Poisson-sampled group has one component more than the group has members; beyond this no route is fast."""
@@ -124,8 +128,10 @@ def _integer_reason(leaf: Leaf, loss: IntegerLoss) -> str | None:
 def _sampled(family: Density, leaf: Leaf, move: float) -> Pair | str:
     if leaf.scheme == "poisson":
         return _poisson(family, leaf, move)
+    if leaf.group > 1 and leaf.scheme == "fixed_size":
+        return _fixed_size_group(family, leaf, move)
     if leaf.group > 1:
-        kind = "random allocation" if leaf.scheme == "random_allocation" else "samples of a fixed or a largest size"
+        kind = "random allocation" if leaf.scheme == "random_allocation" else "samples of a largest size"
         return f"groups with {kind} have no dominating pair that is proved here"
     if leaf.scheme == "random_allocation":
         return _allocated(family, leaf, move)
@@ -167,6 +173,27 @@ def _fixed_size(family: Density, q: float, move: float, adjacency: Adjacency) ->
         return Pair(family, Mixture((1.0,), (2.0 * move if adjacency is Adjacency.ADD_REMOVE else move,)), _NULL)
     distance = move if adjacency is Adjacency.REPLACE_ONE else 2.0 * move
     return Pair(family, _two(q, distance), _NULL, worst_of_both=adjacency is not Adjacency.ADD_REMOVE)
+
+
+def _fixed_size_group(family: Density, leaf: Leaf, move: float) -> Pair | str:
+    """Rows 4 to 6: as many are displaced as the sample holds of the group's units."""
+    assert leaf.sizes is not None  # of this scheme and a group
+    if leaf.group > LARGEST_SAMPLED_GROUP:
+        return f"a sample with groups of more than {LARGEST_SAMPLED_GROUP} units has too large a mixture"
+    adjacency = leaf.mechanism.neighbours[0]
+    if leaf.sizes.sample == leaf.sizes.population:
+        return Pair(family, Mixture((1.0,), (leaf.group * (2.0 if adjacency is Adjacency.ADD_REMOVE else 1.0) * move,)), _NULL)
+    weights = hypergeometric(max(leaf.sizes.population, leaf.group), leaf.group, leaf.sizes.sample)
+    if adjacency is Adjacency.ADD_REMOVE:
+        return _sampled_group(family, weights, 2.0 * move)
+    if not isinstance(family, LocationDensity):
+        return f"groups with samples of a fixed size under {adjacency.value} aren't supported here for {family.name} noise"
+    pair = _sampled_group(family, weights, move if adjacency is Adjacency.REPLACE_ONE else 2.0 * move)
+    if pair.is_plain:
+        return pair
+    # In the frame in which the copy that didn't move is at 0, whether it has any weight left or not.
+    upper = Mixture(pair.upper.weights, tuple(shift - pair.lower.shifts[0] for shift in pair.upper.shifts))
+    return Pair(Displaced(family), upper, _NULL, worst_of_both=True)
 
 
 def _allocated(family: Density, leaf: Leaf, move: float) -> Pair | str:
@@ -251,10 +278,7 @@ def statement(leaf: Leaf) -> tuple[str, str]:
     if leaf.scheme in ("random_allocation", "truncated_poisson"):
         return _bounded_statement(leaf)
     if leaf.scheme == "fixed_size":
-        distance = "m" if adjacency is Adjacency.REPLACE_ONE else "2m"
-        order = "both orders" if adjacency is Adjacency.ADD_REMOVE else "the worse order at every step"
-        source = "errata Z12" if adjacency is Adjacency.ADD_REMOVE else "Zhu, Dong and Wang 2022, Theorem 11"
-        return f"sample of a fixed size: (1 - q) f(x) + q f(x - {distance}) against f(x), {order}", f"{source}; proofs/pairs.md"
+        return _fixed_size_statement(leaf, adjacency)
     if adjacency is Adjacency.REPLACE_ONE:
         one = "(1 - q) f(x) + q f(x - c) against (1 - q) f(x) + q f(x + c)"
         several = "sum of Bin(k, q)(j) f(x - j c) against sum of Bin(k, q)(j) f(x + j c)"
@@ -262,6 +286,17 @@ def statement(leaf: Leaf) -> tuple[str, str]:
     if leaf.group > 1:
         return "sum of Bin(k, q)(j) f(x - j m) against f(x), and f(x) against it", "proofs/pairs.md"
     return "(1 - q) Q + q P against Q, and Q against it", "Zhu, Dong and Wang 2022, Theorem 11"
+
+
+def _fixed_size_statement(leaf: Leaf, adjacency: Adjacency) -> tuple[str, str]:
+    added = adjacency is Adjacency.ADD_REMOVE
+    if leaf.group > 1:
+        pair = "sum of H(j) f(x - 2 j m) against f(x), both orders" if added else "the symmetric pair with the profile (3)"
+        return f"sample of a fixed size, j units of the group in it with probability H(j): {pair}", "proofs/pairs.md, rows 4 to 6"
+    distance = "m" if adjacency is Adjacency.REPLACE_ONE else "2m"
+    order = "both orders" if added else "the worse order at every step"
+    source = "errata Z12" if added else "Zhu, Dong and Wang 2022, Theorem 11"
+    return f"sample of a fixed size: (1 - q) f(x) + q f(x - {distance}) against f(x), {order}", f"{source}; proofs/pairs.md"
 
 
 def _bounded_statement(leaf: Leaf) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from typing import Annotated, Literal, Self, TypeAlias, final
 
 from pydantic import Field, PrivateAttr, Strict, model_validator
 
-from zetadp.accountants.leaf import Leaf, Truncation, coordinates
+from zetadp.accountants.leaf import Leaf, Sizes, Truncation, coordinates
 from zetadp.accountants.shared_sample import combined
 from zetadp.mechanisms import AnyAccounted
 from zetadp.mechanisms.base import Adjacency, Count, PrivacyUnit, Probability, Value
@@ -285,8 +285,8 @@ def releases(event: Event) -> Mapping[Leaf, int]:
     Sampling of a composition isn't a composition of samplings: the sample is shared, and its releases are one release (``combined``).
 
     Raises:
-      InvalidParameter: a sampling over another kind of sampling, or over several releases that aren't all Gaussian or all Laplace noise,
-        a group inside a sampling, more than 10^15 releases, or a group of more than 10^6.
+      InvalidParameter: a sampling over another kind of sampling, a group, or releases that aren't all Gaussian or all Laplace noise; more
+        than 10^15 releases, or a group of more than 10^6.
     """
     return event.released if isinstance(event, _Composite) else _counted(event)
 
@@ -359,13 +359,15 @@ def _sampled(event: Sampled, group: int) -> Leaf:
     mechanism, releases = combined(event.kind, _of_sample(event.kind, part, 1))
     if isinstance(event, RandomlyAllocated):
         if isinstance(mechanism, LocalRelease):
-            # Whoever releases a record by itself does it once, in whatever step.
-            return Leaf(1.0, mechanism, group=group)
+            return Leaf(1.0, mechanism, group=group)  # made once for each record, in whatever step
         return Leaf(probability, mechanism, "random_allocation", group, steps=event.steps, releases=releases)
     if isinstance(event, TruncatedPoissonSampled):
         cut = Truncation(event.largest_batch, event.population_size)
         return Leaf(probability, mechanism, "truncated_poisson", group, cut, releases=releases)
-    return Leaf(probability, mechanism, "poisson" if isinstance(event, PoissonSampled) else "fixed_size", group, releases=releases)
+    if isinstance(event, PoissonSampled):
+        return Leaf(probability, mechanism, "poisson", group, releases=releases)
+    sizes = None if group == 1 else Sizes(event.sample_size, event.population_size)
+    return Leaf(probability, mechanism, "fixed_size", group, sizes=sizes, releases=releases)
 
 
 def _of_sample(kind: str, event: Event, count: int) -> Iterator[tuple[AnyAccounted, int]]:
@@ -378,12 +380,10 @@ def _of_sample(kind: str, event: Event, count: int) -> Iterator[tuple[AnyAccount
         case Composed():
             for part in event.events:
                 yield from _of_sample(kind, part, count)
-        case Grouped():
-            raise InvalidParameter(f"{kind}.event", "not grouped (records are sampled; put grouped around the sampling)", event.kind)
-        case NonPrivate():
-            raise InvalidParameter(f"{kind}.event", "releases", event.kind)
         case _:
-            raise InvalidParameter(f"{kind}.event", "not sampled in another way (two kinds of sampling can't be combined)", event.kind)
+            known = {"grouped": "not grouped (records are sampled; put grouped around the sampling)", "non_private": "releases"}
+            expected = known.get(event.kind, "not sampled in another way (two kinds of sampling can't be combined)")
+            raise InvalidParameter(f"{kind}.event", expected, event.kind)
 
 
 def scaled(event: Event, factor: float) -> Event:

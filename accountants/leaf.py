@@ -20,6 +20,14 @@ class Truncation(NamedTuple):
 
 
 @final
+class Sizes(NamedTuple):
+    """Of a sample of a fixed size, and of the smallest data set that it is drawn from."""
+
+    sample: int
+    population: int
+
+
+@final
 @dataclass(frozen=True, slots=True)
 class Leaf:
     """A mechanism released once on a sample: a plain record that ``leaves`` returns, never stored or sent.
@@ -31,6 +39,7 @@ class Leaf:
       group: the largest number of the mechanism's units that one unit of the guarantee holds.
       steps: releases that a leaf of the scheme random_allocation stands for, of which each record takes part in one.
       truncation: where a sample of the scheme truncated_poisson is cut; else None.
+      sizes: of a sample of the scheme fixed_size of which a group may hold several units; else None: the probability says it all.
       releases: how many releases of the same sample the mechanism stands for together.
     """
 
@@ -40,6 +49,7 @@ class Leaf:
     group: int = 1
     truncation: Truncation | None = None
     steps: int = 1
+    sizes: Sizes | None = None
     releases: int = 1
 
     @property

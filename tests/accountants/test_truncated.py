@@ -177,12 +177,9 @@ def test_numbers_out_of_range_are_refused(change, text):
         TruncatedPoissonSampled(**(given | change))
 
 
-@pytest.mark.parametrize(
-    "inner", [PoissonSampled(probability=0.5, event=gaussian()), Repeated(count=2, event=gaussian())], ids=["sampled", "several"]
-)
-def test_only_a_single_release_is_sampled(inner):
+def test_two_kinds_of_sampling_are_refused():
     with pytest.raises(InvalidParameter, match=r"truncated_poisson_sampled\.event"):
-        leaves(cut(0.2, 60, 200, inner))
+        leaves(cut(0.2, 60, 200, PoissonSampled(probability=0.5, event=gaussian())))
 
 
 def test_groups_are_refused_with_the_reason():
