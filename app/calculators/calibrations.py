@@ -128,7 +128,7 @@ def compute_calibration(request: CalibrationRequest) -> Calibration:
 def noise_of(event: Event) -> tuple[float | None, float | None]:
     """(noise multiplier, std per real component) if one number describes all the noise."""
     parts = list(leaves(event))
-    mechanism = parts[0].mechanism if len(parts) == 1 else None
+    mechanism = parts[0].mechanism if len(parts) == 1 and parts[0].releases == 1 else None
     if isinstance(mechanism, Gaussian | ComplexGaussian | Spectral) and mechanism.std is not None and mechanism.sensitivity.l2 is not None:
         return mechanism.std / mechanism.sensitivity.l2, mechanism.std
     return None, None

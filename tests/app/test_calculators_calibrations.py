@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.app.calculators_harness import TRAINING, problem, release
+from tests.app.calculators_harness import TRAINING, problem, release, sampled
 from zetadp.app.kit.settings import Settings
 from zetadp.app.main import create_app
 
@@ -104,3 +104,11 @@ def test_a_target_that_no_noise_meets_is_refused(client):
         client.post("/v1/calibrations", json={"event": {"kind": "non_private", "reason": "x"}, "target": {"epsilon": 1, "delta": 1e-5}})
     )
     assert body["type"] == "calibration-failed"
+
+
+def test_releases_of_one_sample_are_calibrated_together_and_have_no_noise_in_common(client):
+    event = sampled({"kind": "composed", "events": [release(), release(std=2.0)]})
+    answer = client.post("/v1/calibrations", json={"event": event, "target": TARGET}).json()
+    first, second = (part["mechanism"]["std"] for part in answer["event"]["event"]["events"])
+    assert second == pytest.approx(2.0 * first)
+    assert (answer["std"], answer["noise_multiplier"]) == (None, None)

@@ -212,3 +212,9 @@ def test_what_is_only_declared_is_in_no_certificates_words() -> None:
     declared = Release(mechanism=PureGuarantee(epsilon=0.5, adjacency="add_remove", unit="record"))
     with pytest.raises(InvalidParameter, match="mechanisms that the service itself releases"):
         releases_of(Repeated(count=2, event=declared))
+
+
+@pytest.mark.parametrize("probability", [0.1, 1.0])
+def test_releases_that_share_a_sample_are_in_no_certificates_words(probability: float) -> None:
+    with pytest.raises(InvalidParameter, match="single releases, each with a sample of its own"):
+        releases_of(PoissonSampled(probability=probability, event=Composed(events=(release(), release(std=2.0)))))

@@ -74,14 +74,17 @@ def releases_of(event: Event) -> tuple[Drawn, ...]:
     """Every different release of the event and how often it ran.
 
     Raises:
-      InvalidParameter: as the accountants' ``releases``, or something is only declared: the service never releases that.
+      InvalidParameter: as the accountants' ``releases``, or something is only declared or several releases share a sample: the service
+        never releases that.
     """
     for leaf in releases(event):  # refuses what can't be told apart or counted
         if not isinstance(leaf.mechanism, Mechanism):
             raise InvalidParameter("event", "of mechanisms that the service itself releases", leaf.mechanism.kind)
     found: dict[tuple[SingleRelease, int], Drawn] = {}
     for part, group, count in _parts(event, 1, 1):
-        ((leaf, _),) = releases(part).items()
+        leaf, *others = releases(part)
+        if others or leaf.releases > 1:
+            raise InvalidParameter("event", "of single releases, each with a sample of its own", part.kind)
         before = found.get((part, group))
         grouped = replace(leaf, group=group)
         found[part, group] = Drawn(part, grouped, count + (0 if before is None else before.count))
