@@ -27,8 +27,10 @@ _CELLS = 2**20
 _MOST_STEPS = 80
 """Newton's, or halvings where those would leave the interval: no bound depends on how near they come."""
 _MOMENT_NODES = 8192
-_MOMENT_REACH = 14.0
-"""Standard deviations beyond the peak of a moment's integrand, where it is below e^-98 of that peak."""
+_MOMENT_REACH = 10.0
+"""Standard deviations beyond the peak of a moment's integrand, where it is below e^-50 of that peak."""
+_MOMENT_END = 36.0
+"""Standard deviations beyond the furthest copy up to which the profile is more than ``TINY``."""
 
 _FAR = 1e4
 """Beyond a Laplace copy's distance by this, its tail is 0 as a float."""
@@ -83,35 +85,43 @@ class Displaced(Derived):
         return Calls(np.minimum(np.maximum(low, 0.0), high), high, tail, doubt)
 
     def losses(self, upper: Mixture, lower: Mixture) -> LossLaw:
-        edges = np.unique(np.append(_table(self.base, upper)[1], 0.0))
+        # Laplace copies alone have their largest losses with positive probability: they end a cell, and get its mass.
+        ends = (0.0, *(shift for shift in upper.shifts if self.base.has_atoms))
+        levels = _table(self.base, upper)[1]
+        edges = np.unique(np.append(levels, np.minimum(ends, levels[-1])))
         there = self.calls(upper, lower, edges)
         beyond = np.maximum.accumulate((there.lower + there.tail)[::-1])[::-1]
         masses = np.append(beyond[:-1] - beyond[1:], beyond[-1])
-        middle = np.append(0.5 * (edges[:-1] + edges[1:]), edges[-1])
-        kept = masses > 1e-290
-        return LossLaw(middle[kept], np.log(masses[kept]), (float(edges[-1]),) if self.base.has_atoms else ())
+        middle = np.append(edges[1:] if self.base.has_atoms else 0.5 * (edges[:-1] + edges[1:]), edges[-1])
+        middle, masses = middle[masses > 1e-290], masses[masses > 1e-290]
+        return LossLaw(middle, np.log(masses), (float(edges[-1]),) if self.base.has_atoms else ())
 
     def ratio_nodes(self, upper: Mixture, lower: Mixture, order: float, *, upper_half: bool) -> RatioNodes | None:
         """Q's mass between neighbouring losses, at the larger one of them: every moment of the worse direction grows with it."""
         furthest = upper.shifts[-1]
-        if not upper_half or not (self.base.has_atoms or order * furthest + _MOMENT_REACH <= furthest + self.base.underflow):
+        if not upper_half or not (self.base.has_atoms or order * furthest + _MOMENT_REACH <= furthest + _MOMENT_END):
             return None
-        losses, masses = _cells(self, upper, lower)
-        minus_one = np.expm1(np.minimum(losses, 1.0))
-        return RatioNodes(np.log(masses), losses, minus_one, masses * np.expm1(np.minimum(losses, 700.0)))
+        losses, log_masses = _cells(self, upper, lower)
+        nothing = np.zeros_like(losses)  # the worse direction's moments take no differences from 1
+        return RatioNodes(log_masses, losses, nothing, nothing)
 
 
 @lru_cache(maxsize=64)
 def _cells(family: Displaced, upper: Mixture, lower: Mixture) -> tuple[Floats, Floats]:
-    """(losses > 0, Q's mass from the one before each of them up to it)."""
+    """(losses > 0, log of Q's mass from the one before each of them up to it)."""
     x = np.linspace(0.5 * _parts(upper).shifts[0], upper.shifts[-1] + family.base.underflow, _MOMENT_NODES)
     block = max(1, _CELLS // len(upper.weights))
     edges = np.unique(np.concatenate([_level(family.base, upper, x[i : i + block]).level for i in range(0, len(x), block)]))
-    beyond = family.calls(upper, lower, edges).tail * np.exp(-edges)
-    masses = -np.diff(np.append(beyond, 0.0)) * (1.0 + 1e-9)
-    losses = np.append(edges[1:], max(edges[-1], family.largest_loss(upper, lower) if family.base.has_atoms else edges[-1]))
-    kept = masses > 1e-300
-    return losses[kept], masses[kept]
+    tail = family.calls(upper, lower, edges).tail
+    # The tail is 0 where nothing is left of the profile but rounding: the last mass before it may lie anywhere up to the largest loss.
+    last = int(np.flatnonzero(tail > 0.0)[-1])
+    with np.errstate(divide="ignore"):
+        beyond = np.append(np.maximum.accumulate((np.log(tail[: last + 1]) - edges[: last + 1])[::-1])[::-1], -math.inf)
+        log_masses = beyond[:-1] + np.log(-np.expm1(np.minimum(np.diff(beyond), 0.0))) + 1e-9
+    end = family.largest_loss(upper, lower) if family.base.has_atoms else edges[min(last + 1, len(edges) - 1)]
+    losses = np.append(edges[1 : last + 1], end)
+    kept = log_masses > -math.inf
+    return losses[kept], log_masses[kept]
 
 
 class _Parts(NamedTuple):

@@ -41,6 +41,9 @@ from zetadp.mechanisms.numerics.hypergeometric import hypergeometric
 LARGEST_SAMPLED_GROUP = 1000
 """The mixture of a Poisson-sampled group has one component more than the group has members; beyond this no route is fast."""
 
+LARGEST_DISPLACEMENT = 250.0
+"""Scales of the noise that a group may move a sample of a fixed size under replace_one: beyond, it is bounded by the whole release."""
+
 LARGEST_INTEGER_GROUP = 20
 """The table of a group's mixture on whole numbers has as many sums as the group has members."""
 
@@ -188,12 +191,18 @@ def _fixed_size_group(family: Density, leaf: Leaf, move: float) -> Pair | str:
         return _sampled_group(family, weights, 2.0 * move)
     if not isinstance(family, LocationDensity):
         return f"groups with samples of a fixed size under {adjacency.value} aren't supported here for {family.name} noise"
-    pair = _sampled_group(family, weights, move if adjacency is Adjacency.REPLACE_ONE else 2.0 * move)
+    if leaf.group * move > LARGEST_DISPLACEMENT:
+        return Pair(family, Mixture((1.0,), (leaf.group * move,)), _NULL)
+    return _displaced(family, _sampled_group(family, weights, move if adjacency is Adjacency.REPLACE_ONE else 2.0 * move))
+
+
+def _displaced(family: LocationDensity, pair: Pair) -> Pair:
+    """The pair with the profile (3), in the frame in which the copy that didn't move is at 0, whether it has any weight left or not."""
     if pair.is_plain:
         return pair
-    # In the frame in which the copy that didn't move is at 0, whether it has any weight left or not.
     upper = Mixture(pair.upper.weights, tuple(shift - pair.lower.shifts[0] for shift in pair.upper.shifts))
-    return Pair(Displaced(family), upper, _NULL, worst_of_both=True)
+    is_of_one = len(upper.shifts) == 2 and upper.shifts[0] == 0.0
+    return Pair(family if is_of_one else Displaced(family), upper, _NULL, worst_of_both=True)
 
 
 def _allocated(family: Density, leaf: Leaf, move: float) -> Pair | str:

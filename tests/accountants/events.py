@@ -18,8 +18,8 @@ def complex_gaussian(std=1.0, correlation=0.0):
     return Release(mechanism=ComplexGaussian(std=std, correlation=correlation, sensitivity=sensitivity()))
 
 
-def laplace(scale=1.0):
-    return Release(mechanism=Laplace(scale=scale, sensitivity=sensitivity()))
+def laplace(scale=1.0, **neighbours):
+    return Release(mechanism=Laplace(scale=scale, sensitivity=sensitivity(**neighbours)))
 
 
 def training(probability, std, count, **neighbours):
