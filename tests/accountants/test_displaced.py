@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import special
@@ -121,6 +122,40 @@ def test_the_profile_is_the_best_half_line_by_a_scan(family, weights, shifts):
     truth = [scanned(family, weights, shifts, math.exp(epsilon))[0] for epsilon in epsilons]
     assert found.upper == pytest.approx(truth, abs=1e-6)
     assert bool((found.lower >= found.upper * (1 - 1e-10) - 1e-15).all())
+
+
+def _exactly(family, weights, shifts, epsilon):
+    """(3) of proofs/pairs.md to 40 digits: y_j by closed forms, the best t by bisection of the sum's slope."""
+    with mpmath.workdps(40):
+        p, s = [mpmath.mpf(w) for w in weights[1:]], [mpmath.mpf(shift) for shift in shifts[1:]]
+        rest, level, g = 1 - sum(p), mpmath.mpf(epsilon), mpmath.exp(mpmath.mpf(epsilon))
+        if family is GAUSSIAN:
+            tail, ratio = (lambda x: mpmath.erfc(x / mpmath.sqrt(2)) / 2), (lambda x, d: mpmath.exp(d * x - d * d / 2))
+            own = [level / d + d / 2 for d in s]
+        else:
+            tail = lambda x: mpmath.exp(-x) / 2 if x > 0 else 1 - mpmath.exp(x) / 2  # noqa: E731
+            ratio = lambda x, d: mpmath.exp(abs(x) - abs(x - d))  # noqa: E731
+            own = [(level + d) / 2 if level < d else mpmath.inf for d in s]
+        low, high = mpmath.mpf(0), s[-1] + (60 if family is GAUSSIAN else 0)
+        for _ in range(140):
+            middle = (low + high) / 2
+            rises = sum(w * max(ratio(middle, d) - g, 0) for w, d in zip(p, s, strict=True)) < (g - 1) * rest
+            low, high = (middle, high) if rises else (low, middle)
+        y = [max(low, one) for one in own]
+        found = [w * (tail(one - d) - g * tail(one)) for w, d, one in zip(p, s, y, strict=True) if one < mpmath.inf]
+        return sum(found) - (g - 1) * rest * tail(low)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+@pytest.mark.parametrize(("weights", "shifts"), [*SHAPES, ((1.0 - 1e-7, 1e-7 - 1e-12, 1e-12), (0.0, 3.0, 6.0))])
+@pytest.mark.parametrize("epsilon", [1e-8, 1e-3, 0.1, 0.4, 1.1, 3.0, 11.0])
+def test_the_exact_profile_lies_within_the_bracket(family, weights, shifts, epsilon):
+    found = Displaced(family).calls(Mixture(weights, shifts), NULL, np.array([epsilon]))
+    truth = _exactly(family, weights, shifts, epsilon)
+    if float(epsilon) >= Displaced(family).largest_loss(Mixture(weights, shifts), NULL):
+        truth = mpmath.mpf(0)  # from the largest loss on the best half-line is empty
+    assert mpmath.mpf(float(found.lower[0])) <= truth <= mpmath.mpf(float(found.upper[0]))
+    assert float(found.upper[0] - found.lower[0]) <= 1e-9 * float(truth) + 1e-290
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)

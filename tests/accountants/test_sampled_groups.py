@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import mpmath
+import numpy as np
 import pytest
 
 from tests.accountants.events import replace_one_gaussian
 from zetadp import accountants
-from zetadp.accountants import Grouped, PoissonSampled, Repeated
+from zetadp.accountants import Grouped, PoissonSampled, Repeated, leaves
+from zetadp.accountants.dominating import pair_of
+from zetadp.accountants.grids.hockey_stick import calls
 
 
 def replaced(size, probability=0.01, std=2.0, count=300):
@@ -24,3 +28,28 @@ def test_a_larger_replaced_group_has_a_larger_epsilon():
     found = [accountants.profile(replaced(size)).epsilon(1e-5) for size in (1, 2, 3)]
     assert found[0].upper < found[1].lower
     assert found[1].upper < found[2].lower
+
+
+def _tail(x):
+    return mpmath.erfc(x / mpmath.sqrt(2)) / 2
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-6, 0.1, 1.0, 4.0, 12.0])
+@pytest.mark.parametrize(("size", "probability", "std"), [(2, 1e-6, 1.0), (5, 0.3, 2.0), (12, 0.02, 0.5)])
+def test_a_replaced_groups_exact_profile_lies_within_the_bracket(size, probability, std, epsilon):
+    found = calls(pair_of(next(iter(leaves(replaced(size, probability, std, 1))))), np.array([epsilon]))
+    with mpmath.workdps(40):
+        q, c, g = mpmath.mpf(probability), 1 / mpmath.mpf(std), mpmath.exp(mpmath.mpf(epsilon))
+        weights = [mpmath.binomial(size, j) * q**j * (1 - q) ** (size - j) for j in range(size + 1)]
+
+        def half(sign, x, of):
+            return sum(w * of(x - sign * j * c) for j, w in enumerate(weights))
+
+        low, high = mpmath.mpf(-60), mpmath.mpf(60)
+        for _ in range(140):
+            x = (low + high) / 2
+            low, high = (x, high) if half(1, x, mpmath.npdf) < g * half(-1, x, mpmath.npdf) else (low, x)
+        truth = half(1, low, _tail) - g * half(-1, low, _tail)
+        # Weights above 0 are rounded up, by a unit in the last place.
+        assert found.lower[0] * (1 - mpmath.mpf(1e-15)) <= truth <= found.upper[0]
+    assert found.upper[0] - found.lower[0] <= 1e-9 * float(truth) + 1e-290
