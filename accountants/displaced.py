@@ -109,7 +109,7 @@ class Displaced(Derived):
 @lru_cache(maxsize=64)
 def _cells(family: Displaced, upper: Mixture, lower: Mixture) -> tuple[Floats, Floats]:
     """(losses > 0, log of Q's mass from the one before each of them up to it)."""
-    x = np.linspace(0.5 * _parts(upper).shifts[0], upper.shifts[-1] + family.base.underflow, _MOMENT_NODES)
+    x = np.linspace(0.5 * float(_parts(upper).shifts[0]), upper.shifts[-1] + family.base.underflow, _MOMENT_NODES)
     block = max(1, _CELLS // len(upper.weights))
     edges = np.unique(np.concatenate([_level(family.base, upper, x[i : i + block]).level for i in range(0, len(x), block)]))
     tail = family.calls(upper, lower, edges).tail
@@ -174,8 +174,8 @@ def _largest_mean(parts: _Parts, z: Floats, peak: Floats, share: Floats) -> tupl
         mass = parts.rest + np.where(above, parts.weights, 0.0).sum(axis=1)
         if not parts.rest:
             return level, np.where(mass > 0.0, mass, 1.0), above
-        near = np.log1p(np.where(above, excess, 0.0).sum(axis=1) / mass)
-        far = peak + np.log((np.where(above, share, 0.0).sum(axis=1) + parts.rest * np.exp(-peak)) / mass)
+        near: Floats = np.log1p(np.where(above, excess, 0.0).sum(axis=1) / mass)
+        far: Floats = peak + np.log((np.where(above, share, 0.0).sum(axis=1) + parts.rest * np.exp(-peak)) / mass)
         level = np.maximum(np.where(peak < 30.0, near, far), level)
         kept = above & (z > level[:, None])
         if bool((kept == above).all()):
