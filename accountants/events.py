@@ -14,9 +14,10 @@ from typing import Annotated, Literal, Self, TypeAlias, final
 
 from pydantic import Field, PrivateAttr, Strict, model_validator
 
-from zetadp.accountants.leaf import Leaf, Truncation
+from zetadp.accountants.leaf import Leaf, Selection, Truncation
 from zetadp.mechanisms import AnyAccounted
 from zetadp.mechanisms.base import Adjacency, Count, PrivacyUnit, Probability, Value
+from zetadp.mechanisms.declared.runs import AnyRuns
 from zetadp.mechanisms.errors import IncompatibleEvent, InvalidParameter
 from zetadp.mechanisms.local import LocalRelease
 from zetadp.mechanisms.numerics.rounding import rounded_up
@@ -45,7 +46,9 @@ class Release(Value):
 class _Composite(Value):
     _depth: int = PrivateAttr(default=1)
 
-    def _check_parts(self, parts: tuple[Event, ...]) -> None:
+    @model_validator(mode="after")
+    def _check_parts(self) -> Self:
+        parts = children(self._event)
         self._depth = 1 + max(depth(part) for part in parts)
         if self._depth > MAXIMUM_DEPTH:
             raise InvalidParameter("event", f"nested at most {MAXIMUM_DEPTH} deep", f"{self._depth} levels")
@@ -55,10 +58,11 @@ class _Composite(Value):
             for what, first, second in zip(("adjacency", "unit"), named[0], pair, strict=True):
                 if first != second:
                     raise IncompatibleEvent(what, str(first), str(second))
+        return self
 
     @property
     def _event(self) -> Event:
-        assert isinstance(self, Sampled | Grouped | Repeated | Composed)  # all of its subclasses
+        assert isinstance(self, Sampled | Grouped | Repeated | RepeatedAndSelected | Composed)  # all of its subclasses
         return self
 
     @cached_property
@@ -85,11 +89,6 @@ class PoissonSampled(_Composite):
     probability: Probability
     event: Event
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        self._check_parts((self.event,))
-        return self
-
 
 @final
 class TruncatedPoissonSampled(_Composite):
@@ -112,7 +111,6 @@ class TruncatedPoissonSampled(_Composite):
     def _check(self) -> Self:
         if self.probability == 1.0:
             raise InvalidParameter("probability", "below 1 (with 1 the sample has a fixed size: fixed_size_sampled)", self.probability)
-        self._check_parts((self.event,))
         return self
 
 
@@ -128,11 +126,6 @@ class RandomlyAllocated(_Composite):
     kind: Literal["randomly_allocated"] = "randomly_allocated"
     steps: Annotated[int, Strict(), Field(ge=1, le=10**6)]
     event: Event
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        self._check_parts((self.event,))
-        return self
 
     @property
     def probability(self) -> float:
@@ -159,7 +152,6 @@ class FixedSizeSampled(_Composite):
     def _check(self) -> Self:
         if self.sample_size > self.population_size:
             raise InvalidParameter("sample_size", f"at most population_size = {self.population_size}", self.sample_size)
-        self._check_parts((self.event,))
         return self
 
     @property
@@ -186,7 +178,6 @@ class Grouped(_Composite):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        self._check_parts((self.event,))
         inner = neighbourhood(self.event)
         if inner is not None and inner[1] == self.unit:
             raise InvalidParameter("grouped.unit", f"a unit other than the event's own, {inner[1]!r}", self.unit)
@@ -201,10 +192,23 @@ class Repeated(_Composite):
     count: Count
     event: Event
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        self._check_parts((self.event,))
-        return self
+
+@final
+class RepeatedAndSelected(_Composite):
+    """The event runs K times, and only the best run's output is released: private selection, such as a search for hyper-parameters.
+
+    Every run is of the same event on the same data, with fresh randomness (what is tried is drawn afresh in each run, or is part of the
+    event). The best one has the highest score, computed from its output alone. K is drawn beforehand, and neither it nor anything of the
+    other runs is released.
+
+    Attributes:
+      runs: the law of K.
+      event: one run.
+    """
+
+    kind: Literal["repeated_and_selected"] = "repeated_and_selected"
+    runs: AnyRuns
+    event: Event
 
 
 @final
@@ -213,11 +217,6 @@ class Composed(_Composite):
 
     kind: Literal["composed"] = "composed"
     events: Annotated[tuple[Event, ...], Field(min_length=1, max_length=10_000)]
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        self._check_parts(self.events)
-        return self
 
 
 @final
@@ -229,9 +228,18 @@ class NonPrivate(Value):
 
 
 Sampled: TypeAlias = PoissonSampled | TruncatedPoissonSampled | FixedSizeSampled | RandomlyAllocated
-Event = Annotated[Release | Sampled | Grouped | Repeated | Composed | NonPrivate, Field(discriminator="kind")]
+Event = Annotated[Release | Sampled | Grouped | Repeated | RepeatedAndSelected | Composed | NonPrivate, Field(discriminator="kind")]
 
-for _model in (PoissonSampled, TruncatedPoissonSampled, FixedSizeSampled, RandomlyAllocated, Grouped, Repeated, Composed):
+for _model in (
+    PoissonSampled,
+    TruncatedPoissonSampled,
+    FixedSizeSampled,
+    RandomlyAllocated,
+    Grouped,
+    Repeated,
+    RepeatedAndSelected,
+    Composed,
+):
     _model.model_rebuild()
 
 
@@ -243,12 +251,12 @@ def depth(event: Event) -> int:
 def children(event: Event) -> tuple[Event, ...]:
     """The direct parts of an event."""
     match event:
-        case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated() | Grouped() | Repeated():
-            return (event.event,)
+        case Release() | NonPrivate():
+            return ()
         case Composed():
             return event.events
         case _:
-            return ()
+            return (event.event,)
 
 
 def neighbourhood(event: Event) -> tuple[Adjacency, PrivacyUnit] | None:
@@ -290,9 +298,9 @@ def releases(event: Event) -> Mapping[Leaf, int]:
     return event.released if isinstance(event, _Composite) else _counted(event)
 
 
-def _counted(event: Event) -> dict[Leaf, int]:
+def _counted(event: Event, group: int = 1) -> dict[Leaf, int]:
     found: dict[Leaf, int] = {}
-    for leaf, count in _walk(event, 1, 1):
+    for leaf, count in _walk(event, group, 1):
         found[leaf] = found.get(leaf, 0) + count
         if found[leaf] > LARGEST_COUNT:
             raise InvalidParameter("event", f"at most {LARGEST_COUNT:.0e} releases in total", f"{found[leaf]:.3e}")
@@ -311,6 +319,10 @@ def _walk(event: Event, group: int, count: int) -> Iterator[tuple[Leaf, int]]:
             yield from _walk(event.event, group * event.size, count)
         case Repeated():
             yield from _walk(event.event, group, count * event.count)
+        case RepeatedAndSelected():
+            # A group's guarantee for the best of K runs follows from its guarantee for one run.
+            if base := tuple(_by_coordinate(_counted(event.event, group)).items()):
+                yield Leaf(1.0, Selection(event.runs, base)), count
         case Composed():
             for part in event.events:
                 yield from _walk(part, group, count)
@@ -384,10 +396,10 @@ def scaled(event: Event, factor: float) -> Event:
     match event:
         case Release():
             return Release(mechanism=event.mechanism.scaled(factor))
-        case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated() | Grouped() | Repeated():
-            fields = {name: getattr(event, name) for name in type(event).model_fields}
-            return type(event).model_validate(fields | {"event": scaled(event.event, factor)})
         case Composed():
             return Composed(events=tuple(scaled(part, factor) for part in event.events))
         case NonPrivate():
             return event
+        case _:
+            fields = {name: getattr(event, name) for name in type(event).model_fields}
+            return type(event).model_validate(fields | {"event": scaled(event.event, factor)})

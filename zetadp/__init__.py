@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         RandomlyAllocated,
         Release,
         Repeated,
+        RepeatedAndSelected,
         TruncatedPoissonSampled,
     )
     from zetadp.accounting import (
@@ -93,6 +94,7 @@ __all__ = [
     "Release",
     "ReleasedStep",
     "Repeated",
+    "RepeatedAndSelected",
     "Sensitivity",
     "SparseVector",
     "Trained",
@@ -118,7 +120,7 @@ __all__ = [
 
 _EVENTS = (
     *("Composed", "Event", "FixedSizeSampled", "Grouped", "NonPrivate"),
-    *("PoissonSampled", "RandomlyAllocated", "Release", "Repeated", "TruncatedPoissonSampled"),
+    *("PoissonSampled", "RandomlyAllocated", "Release", "Repeated", "RepeatedAndSelected", "TruncatedPoissonSampled"),
 )
 _DECLARED = (
     *("ApproximateGuarantee", "Buffer", "CorrelatedNoise", "DiscreteGaussian", "DiscreteLaplace", "GdpGuarantee", "NoisyMax"),
