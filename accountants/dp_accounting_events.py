@@ -66,7 +66,8 @@ def from_dp_accounting(event: library.DpEvent, *, adjacency: Adjacency, unit: Pr
     Args:
       event: gaussian, laplace, discrete laplace, zCDP, poisson sampled, sampled without replacement, truncated and sampled gaussian,
         composed, self-composed, repeated and selected, no-op, non-private, the trees of one epoch (zero_out only, as there), or a mixture
-        of two Gaussians that is a Poisson sample's. The source data set's size is used as the population's. JAX Privacy describes its plans with these events.
+        of two Gaussians that is a Poisson sample's. The source data set's size is used as the population's. JAX Privacy describes its plans
+        with these events.
       adjacency: which data sets are neighbours.
       unit: what one unit is.
     Raises:

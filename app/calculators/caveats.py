@@ -33,7 +33,7 @@ def caveats_of(event: Event) -> tuple[str, ...]:
     found = unfolded(whole_event)
     # For a group, the sensitivity bounds each of its units, which have a different name from the group.
     units = dict.fromkeys(leaf.mechanism.neighbours[1] for leaf in found if not isinstance(leaf.mechanism, Guarantee))
-    assumed = dict.fromkeys(one for leaf in found for one in type(leaf.mechanism).FACTS.assumptions)
+    assumed = dict.fromkeys(one for leaf in (*whole_event, *found) for one in type(leaf.mechanism).FACTS.assumptions)
     whole = neighbours[1].replace("_", " ")
     return (
         *(f"one {unit.replace('_', ' ')} moves each query by no more than the stated sensitivity" for unit in units),
