@@ -10,7 +10,7 @@ from zetadp.accountants.events import Event, leaves, non_private_reason
 from zetadp.accountants.failing import FailingProfile, split
 from zetadp.accountants.leaf import Leaf, Selection
 from zetadp.accountants.profile import NonPrivateProfile, PrivacyProfile
-from zetadp.accountants.selected import SelectedProfile, alone
+from zetadp.accountants.selected.best_run import SelectedProfile, alone
 from zetadp.mechanisms.errors import UnsupportedEvent
 
 

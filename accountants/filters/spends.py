@@ -15,7 +15,7 @@ from zetadp.accountants.events import Event, leaves, non_private_reason, release
 from zetadp.accountants.largest_loss import pure_epsilon
 from zetadp.accountants.leaf import Leaf, Selection
 from zetadp.accountants.routes.rdp.rdp import RdpAccountant
-from zetadp.accountants.selected import largest_loss_of
+from zetadp.accountants.selected.largest import largest_loss_of
 from zetadp.mechanisms.base import NonNegative, Value
 from zetadp.mechanisms.declared.base import Declared
 from zetadp.mechanisms.errors import InvalidParameter, UnsupportedEvent

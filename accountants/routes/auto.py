@@ -17,7 +17,7 @@ from zetadp.accountants.routes.fft.fft import FftAccountant
 from zetadp.accountants.routes.lattice.lattice import LatticeAccountant
 from zetadp.accountants.routes.rdp.rdp import RdpAccountant
 from zetadp.accountants.routes.single.single import SingleAccountant
-from zetadp.accountants.selected import SelectedProfile
+from zetadp.accountants.selected.best_run import SelectedProfile
 from zetadp.mechanisms.base import Step
 from zetadp.mechanisms.errors import NumericalFloor, UnsupportedEvent
 

@@ -33,7 +33,8 @@ from zetadp.accountants.events import Event
 from zetadp.accountants.filters.budgets import GdpBudget, PureBudget, ZcdpBudget
 from zetadp.accountants.filters.filter import Filter
 from zetadp.accountants.filters.renyi_budgets import RdpBudget
-from zetadp.accountants.selected import largest_loss_of
+from zetadp.accountants.selected import poisson
+from zetadp.accountants.selected.largest import largest_loss_of
 from zetadp.app.calculators.caveats import caveats_of
 from zetadp.mechanisms import (
     Adjacency,
@@ -192,15 +193,28 @@ def test_no_order_of_the_outputs_loses_more_than_the_profile_says(runs, name):
         assert mpmath.exp(found.delta(epsilon).log_upper) >= truth * (1 - mpmath.mpf("1e-12"))
 
 
-@pytest.mark.parametrize("name", ["one response", "two responses"])
+def ranked(runs, law):
+    """Laws of the best run where the scores rank one set of outputs, or a random part of it, above another one and that above the rest."""
+    phi, found, shares = generating(runs), [], [mpmath.mpf(share) for share in ("1", "0.5", "0.2", "0.1", "0.01", "1e-3", "1e-4")]
+    for places in itertools.product((0, 1, 2), repeat=len(law[0])):
+        sums = [[sum((x for x, place in zip(one, places, strict=True) if place == k), mpmath.mpf(0)) for k in (1, 2)] for one in law]
+        for top, middle in itertools.product(shares, repeat=2):
+            masses = [(top * above, middle * below, 1 - top * above - middle * below) for above, below in sums]
+            found.append(tuple(selected(one, (0, 1, 2), phi) for one in masses))
+    return found
+
+
+@pytest.mark.parametrize(("name", "law"), [("one response", responses(0.7, 1)), ("two responses", responses(0.6, 2))], ids=["one", "two"])
 @pytest.mark.parametrize("runs", LAWS, ids=repr)
-def test_the_lower_end_is_lost_in_some_order(runs, name):
+def test_the_lower_end_is_lost_under_some_scores(runs, name, law):
     found = profile(best_of(runs, BASES[name][0]))
+    merged = [[one[0] + one[1], one[2] + one[3]] if name == "one response" else [one[0], one[1] + one[2], one[3] + one[4]] for one in law]
+    laws = ranked(runs, merged)
     for epsilon in EPSILONS:
-        truth = max(hockey_stick(p, q, epsilon) for p, q in selections(runs, name))
+        truth = max(hockey_stick(p, q, epsilon) for p, q in laws)
         bound = found.delta(epsilon)
         assert mpmath.exp(bound.log_lower) <= truth
-        if truth > 0.0:
+        if truth > 1e-25:
             at = found.epsilon(float(truth))
             assert at.lower <= epsilon + 1e-9
             assert at.upper >= epsilon - 1e-9
@@ -228,6 +242,22 @@ def test_the_largest_loss_of_a_pure_base_is_reached_by_no_order_but_nearly(runs,
     assert bound <= truth * (1 + 1e-6)
     if not isinstance(runs, PoissonRuns):
         assert bound <= (2 + runs.eta) * epsilon * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(("mean", "mu", "epsilon"), [(6.0, 0.5, 2.0), (1.0, 1.0, 3.0), (40.0, 0.2, 4.0)])
+def test_chords_of_a_gaussian_profile_lie_above_its_mean_and_close(mean, mu, epsilon):
+    def delta(t):
+        return mpmath.ncdf(mu / 2 - t / mu) - mpmath.exp(t) * mpmath.ncdf(-mu / 2 - t / mu)
+
+    def exact(y):
+        rho, tau = 1 / mpmath.expm1(y), epsilon + y - mean * delta(mpmath.mpf(y))
+        return mean * mpmath.quad(lambda x: rho * mpmath.exp(-rho * x) * delta(tau - x), [0, 1 / rho, 5 / rho, 20 / rho, 100 / rho])
+
+    step = 2.0 ** math.floor(math.log2(max(epsilon - mean * delta(0), epsilon / 8) / 16))
+    truth = min(exact(step * k) for k in (0.125, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0))
+    plain = profile(gdp(mu))
+    found = mpmath.exp(poisson.log_delta_upper(mean, plain.log_delta_upper, epsilon))
+    assert truth <= found <= 1.4 * truth
 
 
 def test_a_base_that_may_fail_is_answered_by_its_profile_and_not_by_moments():

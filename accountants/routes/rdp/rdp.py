@@ -18,7 +18,7 @@ from zetadp.accountants.profile import Bound, DeltaBound, PrivacyProfile, check_
 from zetadp.accountants.routes.rdp import integer_moments
 from zetadp.accountants.routes.rdp.moments import PairMoments
 from zetadp.accountants.routes.rdp.selected_moments import SelectedMoments
-from zetadp.accountants.selected import largest_loss_of
+from zetadp.accountants.selected.largest import largest_loss_of
 from zetadp.mechanisms.base import Step
 from zetadp.mechanisms.local import LocalRelease
 from zetadp.mechanisms.loss import ConcentratedLoss

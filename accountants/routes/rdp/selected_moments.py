@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import Protocol, final
 
 from zetadp.accountants.profile import DeltaBound
-from zetadp.accountants.selected import shift_of_pure
+from zetadp.accountants.selected.largest import shift_of_pure
 from zetadp.mechanisms.declared.runs import AnyRuns, PoissonRuns
 from zetadp.mechanisms.numerics import logspace
 
