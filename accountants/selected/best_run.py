@@ -202,7 +202,15 @@ class SelectedProfile(PrivacyProfile):
     def _base_epsilon(self, log_delta: float) -> float:
         """The base's epsilon at delta / m."""
         at = log_delta - self._log_mean - 2.0 * _ROUNDING * (abs(log_delta) + abs(self._log_mean))
-        return self._base.epsilon_at_log_delta(at).upper if at < 0.0 else 0.0
+        if at >= 0.0:
+            return 0.0
+        try:
+            return self._base.epsilon_at_log_delta(at).upper
+        except NumericalFloor:
+            # delta / m is below what the base's route can answer; Renyi divergences have no such floor.
+            if self._renyi is None:
+                raise
+            return math.inf
 
     @cached_property
     def _is_symmetric(self) -> bool:

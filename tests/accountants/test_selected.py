@@ -12,6 +12,7 @@ import pytest
 from dp_accounting import dp_event as library
 from dp_accounting import rdp as library_rdp
 from pydantic import TypeAdapter, ValidationError
+from scipy.special import ndtr
 
 from tests.accountants.events import gaussian, laplace, training
 from zetadp.accountants import (
@@ -323,6 +324,42 @@ def test_a_bracket_of_many_gaussian_releases_is_proved_from_both_sides():
         assert found.route == "selected(gdp)"
         assert profile(gaussian(2.0)).epsilon(1e-5).upper < found.lower < found.upper < width * found.lower
         assert found.upper < profile(best_of(runs, gaussian(2.0)), "rdp").epsilon(1e-5).upper
+
+
+@pytest.mark.parametrize("runs", [GeometricRuns(mean=8.0), LogarithmicRuns(mean=5.0), PoissonRuns(mean=6.0)], ids=repr)
+@pytest.mark.parametrize("probability", [0.05, 0.5])
+def test_a_sampled_release_loses_its_lower_end_under_scores_of_half_lines(runs, probability):
+    bound = profile(best_of(runs, PoissonSampled(probability=probability, event=gaussian(1.0)))).epsilon(1e-4)
+    t, eta = (runs.spread.low, runs.eta) if not isinstance(runs, PoissonRuns) else (0.0, None)
+
+    def chosen(share):
+        if eta is None:
+            return -np.expm1(-runs.mean * share)
+        u = np.log1p(share * math.expm1(t))
+        return u / t if eta == 0.0 else np.expm1(-eta * u) / math.expm1(-eta * t)
+
+    lower, upper = np.arange(-6.0, 3.0, 0.02), np.arange(-1.0, 6.0, 0.02)
+
+    def laws(x):
+        return (1.0 - probability) * ndtr(x) + probability * ndtr(x - 1.0), ndtr(x)
+
+    below, above = laws(lower), [1.0 - one for one in laws(upper)]
+    found = []
+    for first, second in ((0, 1), (1, 0)):
+        # The set on top is what the other neighbour has more of, and the test's set is at the other end of the line.
+        tops, tests = (below, above) if first == 0 else ([1.0 - one for one in laws(upper)], below)
+        for top, part in itertools.product((0.0, 0.2, 0.5, 1.0), (1.0, 0.1, 0.01, 1e-3, 1e-4)):
+            p_top, q_top = (top * tops[k][:, None] for k in (first, second))
+            p_set, q_set = (part * tests[k][None, :] for k in (first, second))
+            p = chosen(np.minimum(p_top + p_set, 1.0)) - chosen(p_top)
+            q = chosen(np.minimum(q_top + q_set, 1.0)) - chosen(q_top)
+            apart = lower[:, None] < upper[None, :] if first == 0 else upper[:, None] > lower[None, :]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                loss = np.where(apart & (p > 1e-4), np.log((p - 1e-4) / q), -np.inf)
+            found.append(np.nanmax(loss))
+    assert bound.lower <= max(found) * (1 + 1e-3)
+    assert bound.upper >= max(found) * (1 - 1e-9)
+    assert bound.lower > profile(PoissonSampled(probability=probability, event=gaussian(1.0))).epsilon(1e-4).upper
 
 
 def test_next_to_other_releases_it_has_a_renyi_bound_alone():
