@@ -318,6 +318,33 @@ def test_one_run_is_the_base():
         assert one.lower <= plain.lower * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("name", ["auto", "gdp", "contour", "rdp"])
+@pytest.mark.parametrize("runs", [GeometricRuns(mean=6.0), PoissonRuns(mean=3.0)], ids=repr)
+def test_every_accountant_keeps_its_promises_about_a_selection(runs, name):
+    event = best_of(runs, Repeated(count=3, event=gaussian(3.0)))
+    found = accountant_named(name).profile(event)
+    best = profile(event)
+    for delta in (1e-2, 1e-5, 1e-9):
+        bound = found.epsilon(delta)
+        assert best.epsilon(delta).lower <= bound.upper
+        assert bound.lower <= best.epsilon(delta).upper
+        assert found.delta(bound.upper).upper <= delta * (1 + 1e-6)
+        assert found.epsilon_upper(delta) == pytest.approx(bound.upper, rel=1e-6)
+    deltas = [found.delta(epsilon) for epsilon in (0.0, 0.4, 0.8, 1.5, 3.0, math.inf)]
+    assert all(later.log_upper <= earlier.log_upper for earlier, later in itertools.pairwise(deltas))
+    assert deltas[-1].upper == 0.0
+    assert all(step.source and step.formula for step in found.derivation())
+    for ask, text in (
+        (lambda: found.epsilon(0.0), "delta must be in (0, 1), got 0.0"),
+        (lambda: found.epsilon_at_log_delta(0.0), "log_delta must be finite and < 0, got 0.0"),
+        (lambda: found.delta(-1.0), "epsilon must be >= 0, got -1.0"),
+        (lambda: found.rdp(1.0), "order must be finite and > 1, got 1.0"),
+    ):
+        with pytest.raises(InvalidParameter) as caught:
+            ask()
+        assert str(caught.value) == text
+
+
 def test_a_bracket_of_many_gaussian_releases_is_proved_from_both_sides():
     for runs, width in ((GeometricRuns(mean=10.0), 1.25), (LogarithmicRuns(mean=10.0), 1.25)):
         found = profile(best_of(runs, gaussian(2.0))).epsilon(1e-5)
