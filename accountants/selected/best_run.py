@@ -24,7 +24,7 @@ from zetadp.accountants.dominating import pair_of, unsupported_reason
 from zetadp.accountants.leaf import Leaf, Selection
 from zetadp.accountants.profile import SMALLEST_LOG_DELTA, Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
 from zetadp.accountants.selected import poisson
-from zetadp.accountants.selected.lower_ends import NOTHING, SHARES, Above, Test, chosen_between, least_epsilon, log_excess, test_at
+from zetadp.accountants.selected.lower_ends import NOTHING, SHARES, Above, BestTest, best_test, chosen_between, least_epsilon, log_excess
 from zetadp.mechanisms.base import Step
 from zetadp.mechanisms.declared.runs import NegativeBinomialRuns, PoissonRuns
 from zetadp.mechanisms.errors import InvalidParameter, NumericalFloor, UnsupportedEvent
@@ -64,7 +64,7 @@ class SelectedProfile(PrivacyProfile):
         self._runs, self._base, self._renyi = selection.runs, base, renyi
         self._parts = selection.parts
         self._log_mean = math.log(selection.runs.mean)
-        self._tests: dict[float, Test | None] = {}
+        self._tests: dict[float, BestTest | None] = {}
         self._asked: dict[float, float] = {}
 
     @property
@@ -223,7 +223,7 @@ class SelectedProfile(PrivacyProfile):
         for above, place in itertools.product(self._above, dict.fromkeys(places)):
             if (test := self._test(place)) is None or (place == 0.0 and above != NOTHING):
                 continue
-            thinned = (Test(test.p_low * share, test.q_high * share) for share in SHARES)
+            thinned = (BestTest(test.p_low * share, test.q_high * share) for share in SHARES)
             found.extend(ends for one in thinned if (ends := chosen_between(self._runs, above, one)) is not None)
         return found
 
@@ -242,11 +242,11 @@ class SelectedProfile(PrivacyProfile):
             found.extend(Above(test.q_high, test.p_low) for test in tests if test is not None)
         return found
 
-    def _test(self, epsilon: float) -> Test | None:
+    def _test(self, epsilon: float) -> BestTest | None:
         """The best test at this epsilon, whose error rates are the slopes of the profile; None where its lower end says nothing."""
         if epsilon not in self._tests:
             try:
-                self._tests[epsilon] = test_at(self._base.delta, epsilon)
+                self._tests[epsilon] = best_test(self._base.delta, epsilon)
             except (NumericalFloor, UnsupportedEvent):
                 self._tests[epsilon] = None
         return self._tests[epsilon]

@@ -15,7 +15,11 @@ _STEPS = (2e-3, 2e-2)
 """Slopes of a profile are taken over a share of the epsilon at which it is asked, between these: the root of its bracket's width, twice."""
 
 
-class Test(NamedTuple):
+_ROUNDING = 1e-12
+"""Allowance for sums and differences of logarithms, relative to 1 plus their sizes: thousands of units: lower ends are not that tight."""
+
+
+class BestTest(NamedTuple):
     """Of one set of outputs: a lower end of its probability under P, which has more of it, and an upper end under Q."""
 
     p_low: float
@@ -35,27 +39,26 @@ SHARES = (1.0, 0.1, 0.01, 1e-3, 1e-4)
 """Also a random part of a test's set is one: small sets lose more, as the best run is in them with m times their probability."""
 
 
-def _log_chosen(runs: AnyRuns, log_share: float) -> float:
-    """log of the probability that the best run is among the base's best outputs of this total probability, off by rounding only."""
-    share = math.exp(log_share)
+def _chosen(runs: AnyRuns, share: float) -> float:
+    """The probability that the best run is among the base's best outputs of this total probability, 1 - phi(1 - share)."""
     if isinstance(runs, PoissonRuns):
-        return math.log(-math.expm1(-runs.mean * share))
+        return -math.expm1(-runs.mean * share)
     t, eta = runs.spread.low, runs.eta
     if t == 0.0:
-        return log_share
+        return share
     u = math.log1p(share * math.expm1(t))
-    return math.log(u / t) if eta == 0.0 else math.log(math.expm1(-eta * u) / math.expm1(-eta * t))
+    return u / t if eta == 0.0 else math.expm1(-eta * u) / math.expm1(-eta * t)
 
 
 def _chosen_error(runs: AnyRuns) -> float:
-    """Relative allowance for ``_log_chosen``'s probability: its rounding, and that of log(1 / gamma)."""
+    """Relative allowance for ``_chosen``: its rounding, and that of log(1 / gamma)."""
     if isinstance(runs, PoissonRuns):
         return 1e-12
     low, high = runs.spread
     return 1e-10 + (0.0 if low == high else (high - low) * (4.0 + 4.0 / low) if low > 0.0 else 1.0)
 
 
-def test_at(delta: Callable[[float], DeltaBound], epsilon: float) -> Test | None:
+def best_test(delta: Callable[[float], DeltaBound], epsilon: float) -> BestTest | None:
     """A set S with P(S) - e^epsilon Q(S) = delta(epsilon): Q(S) lies between the profile's slopes to the right and to the left."""
     deadline.check()
     here = delta(epsilon)
@@ -67,28 +70,27 @@ def test_at(delta: Callable[[float], DeltaBound], epsilon: float) -> Test | None
     q_high = (before - here.lower) / (r - less) * (1.0 + 1e-12)
     q_low = max((here.lower - delta(epsilon + step).upper) / (more - r) * (1.0 - 1e-12), 0.0)
     p_low = (here.lower + r * q_low) * (1.0 - 1e-12)
-    return Test(p_low, min(q_high, 1.0)) if q_high > 0.0 and p_low > 0.0 else None
+    return BestTest(p_low, min(q_high, 1.0)) if q_high > 0.0 and p_low > 0.0 else None
 
 
-def chosen_between(runs: AnyRuns, above: Above, test: Test) -> tuple[float, float] | None:
+def chosen_between(runs: AnyRuns, above: Above, test: BestTest) -> tuple[float, float] | None:
     """P's log probability that the best run is in the test's set, rounded down, and Q's, rounded up; None where P's may be 0."""
     error = _chosen_error(runs)
     p_all, q_all = min(above.p_high + test.p_low, 1.0), min(above.q_low + test.q_high, 1.0)
-    p = _share(runs, p_all) * (1.0 - error) - _share(runs, above.p_high) * (1.0 + error)
-    q = _share(runs, q_all) * (1.0 + error) - _share(runs, above.q_low) * (1.0 - error)
+    p = _chosen(runs, p_all) * (1.0 - error) - _chosen(runs, above.p_high) * (1.0 + error)
+    q = _chosen(runs, q_all) * (1.0 + error) - _chosen(runs, above.q_low) * (1.0 - error)
     return (math.log(p), math.log(q)) if p > 0.0 and q > 0.0 else None
-
-
-def _share(runs: AnyRuns, share: float) -> float:
-    return math.exp(_log_chosen(runs, math.log(share))) if share > 0.0 else 0.0
 
 
 def log_excess(log_p: float, log_q: float, epsilon: float) -> float:
     """log(P - e^epsilon Q), rounded down; -inf where it isn't positive."""
-    log_q += epsilon
-    return -math.inf if log_q >= log_p else log_p + logspace.log_one_minus_exp(log_q - log_p) - 1e-12
+    log_q += epsilon + _ROUNDING * (1.0 + abs(log_q) + abs(log_p) + epsilon)
+    return -math.inf if log_q >= log_p else log_p + logspace.log_one_minus_exp(log_q - log_p) - _ROUNDING * (1.0 - log_p)
 
 
 def least_epsilon(log_p: float, log_q: float, log_delta: float) -> float:
     """The epsilon at which P - e^epsilon Q is delta, rounded down."""
-    return -math.inf if log_delta >= log_p else log_p + logspace.log_one_minus_exp(log_delta - log_p) - log_q - 1e-12
+    log_delta += _ROUNDING * (1.0 - log_delta - log_p)
+    if log_delta >= log_p:
+        return -math.inf
+    return log_p + logspace.log_one_minus_exp(log_delta - log_p) - log_q - _ROUNDING * (1.0 - log_p + abs(log_q))

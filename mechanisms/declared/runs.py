@@ -53,7 +53,7 @@ class NegativeBinomialRuns(Value, ABC):
         target = math.log(self.mean)
         root = float(scipy.optimize.brentq(lambda t: _log_mean(t, self.eta) - target, 1e-20, LARGEST_SPREAD, xtol=1e-300, rtol=1e-15))
         low = high = root
-        # The slope of the logarithm of the mean is at least its own size over t, times a factor that steps of growing size don't need.
+        # The root is only a proposal: steps of growing size end where the mean is proved to be on the right side.
         step = 4e-16
         while low > 0.0 and _log_mean(low, self.eta) + _error(low, self.eta) > target:
             low, step = max(low * (1.0 - step), 0.0) if step < 1.0 else 0.0, 2.0 * step
@@ -69,7 +69,6 @@ def _log_mean(t: float, eta: float) -> float:
 
 
 def _error(t: float, eta: float) -> float:
-    # Both factors are 1 + O(t) for a small t, and then their quotients lose nothing: what counts are roundings near 1.
     x = eta * t
     return _ROUNDING * (1.0 + abs(math.log(math.expm1(t) / t)) + (0.0 if x == 0.0 else abs(math.log(x / -math.expm1(-x)))))
 
