@@ -50,10 +50,14 @@ if TYPE_CHECKING:
         DiscreteGaussian,
         DiscreteLaplace,
         GdpGuarantee,
+        GeometricRuns,
+        LogarithmicRuns,
         NoisyMax,
+        PoissonRuns,
         PureGuarantee,
         RangeGuarantee,
         SparseVector,
+        TruncatedNegativeBinomialRuns,
         ZcdpGuarantee,
     )
     from zetadp.mechanisms.gaussian import Gaussian
@@ -79,11 +83,14 @@ __all__ = [
     "FixedSizeSampled",
     "Gaussian",
     "GdpGuarantee",
+    "GeometricRuns",
     "Grouped",
     "Laplace",
+    "LogarithmicRuns",
     "NoisyMax",
     "NonPrivate",
     "Obstacle",
+    "PoissonRuns",
     "PoissonSampled",
     "PrivateRecords",
     "PrivateTraining",
@@ -98,6 +105,7 @@ __all__ = [
     "Sensitivity",
     "SparseVector",
     "Trained",
+    "TruncatedNegativeBinomialRuns",
     "TruncatedPoissonSampled",
     "ZcdpGuarantee",
     "__version__",
@@ -124,7 +132,8 @@ _EVENTS = (
 )
 _DECLARED = (
     *("ApproximateGuarantee", "Buffer", "CorrelatedNoise", "DiscreteGaussian", "DiscreteLaplace", "GdpGuarantee", "NoisyMax"),
-    *("PureGuarantee", "RangeGuarantee", "SparseVector", "ZcdpGuarantee"),
+    *("GeometricRuns", "LogarithmicRuns", "PoissonRuns", "PureGuarantee", "RangeGuarantee", "SparseVector"),
+    *("TruncatedNegativeBinomialRuns", "ZcdpGuarantee"),
 )
 _ELSEWHERE = {
     **dict.fromkeys(_DECLARED, "zetadp.mechanisms.declared"),
