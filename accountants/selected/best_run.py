@@ -17,18 +17,15 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import final
 
-import scipy
-
-from zetadp.accountants import deadline
 from zetadp.accountants.dominating import pair_of, unsupported_reason
 from zetadp.accountants.leaf import Leaf, Selection
 from zetadp.accountants.profile import SMALLEST_LOG_DELTA, Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
 from zetadp.accountants.selected import poisson
 from zetadp.accountants.selected.lower_ends import NOTHING, SHARES, Above, BestTest, best_test, chosen_between, least_epsilon, log_excess
+from zetadp.accountants.selected.ratio import log_ratio
 from zetadp.mechanisms.base import Step
 from zetadp.mechanisms.declared.runs import NegativeBinomialRuns, PoissonRuns
 from zetadp.mechanisms.errors import InvalidParameter, NumericalFloor, UnsupportedEvent
-from zetadp.mechanisms.numerics import logspace
 
 ROUTE = "selected"
 
@@ -37,9 +34,6 @@ _ROUNDING = 1e-14
 
 _TIGHT = 1e-6
 """How far, relatively, roots may lie on their safe side."""
-
-_LOG_LEAST = -30.0
-"""log of the smallest log r that is told from 0."""
 
 
 def alone(parts: Mapping[Leaf, int]) -> Selection | None:
@@ -120,34 +114,7 @@ class SelectedProfile(PrivacyProfile):
         runs = self._runs
         if isinstance(runs, PoissonRuns):
             return runs.mean * math.exp(self._base.log_delta_upper(0.0)) * (1.0 + _ROUNDING)
-        return (1.0 + runs.eta) * self._log_ratio(runs) * (1.0 + _ROUNDING)
-
-    def _log_ratio(self, runs: NegativeBinomialRuns) -> float:
-        """log r, rounded up: the root of a function that falls, approached from where it is negative."""
-        t = runs.spread.high
-        if t == 0.0:
-            return 0.0
-        log_factor = t + logspace.log_one_minus_exp(-t)
-
-        def excess(log_x: float) -> float:
-            deadline.check()
-            x = math.exp(log_x)
-            log_delta = self._log_delta_of_base(x)
-            if log_delta == -math.inf:
-                return -1.0
-            log_gain = x + logspace.log_one_minus_exp(-x)
-            return log_factor + log_delta - log_gain + _ROUNDING * (t + abs(log_delta) + x + abs(log_gain))
-
-        low, high = _LOG_LEAST, 0.0
-        while excess(high) > 0.0:
-            low, high = high, high + 1.0
-        if low == _LOG_LEAST and excess(low) <= 0.0:
-            return math.exp(low)
-        root, step = float(scipy.optimize.brentq(excess, low, high, xtol=_TIGHT, rtol=1e-15)), _TIGHT
-        # Only what was tried counts.
-        while excess(root) > 0.0:
-            root, step = root + step, 2.0 * step
-        return math.exp(root)
+        return (1.0 + runs.eta) * log_ratio(runs, self._log_delta_of_base) * (1.0 + _ROUNDING)
 
     def _log_delta(self, epsilon: float) -> float:
         """The upper end that the base's profile gives."""

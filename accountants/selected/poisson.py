@@ -46,7 +46,7 @@ def log_delta_upper(mean: float, log_delta: Callable[[float], float], epsilon: f
     # What is left of epsilon for the base, or a share of it where nothing is: any points are sound.
     reach = max(epsilon - mean * _asked(log_delta, 0.0), 0.125 * epsilon)
     step = 2.0 ** math.floor(math.log2(reach / _POINTS))
-    points = step * np.arange(math.ceil(min(2.0 * reach, epsilon) / step) + 2)
+    points = np.asarray(step * np.arange(math.ceil(min(2.0 * reach, epsilon) / step) + 2), dtype=np.float64)
     values = np.array([_asked(log_delta, float(t)) for t in points])
     least = min(_mean(mean, points, values, epsilon, choice * step) for choice in _CHOICES)
     return min(math.log(mean) + math.log(least), 0.0) if least < 1.0 else 0.0

@@ -145,7 +145,8 @@ def _concentrated(leaf: Leaf) -> ConcentratedLoss | None:
 
 @lru_cache(maxsize=64)
 def _selected(selection: Selection) -> SelectedMoments:
-    return SelectedMoments(selection.runs, RdpProfile(dict(selection.parts), ()))
+    base = RdpProfile(dict(selection.parts), ())
+    return SelectedMoments(selection.runs, base, base.pure_epsilon)
 
 
 _shared_moments = lru_cache(maxsize=64)(PairMoments.of)

@@ -4,7 +4,8 @@ With R the base's divergence of both orders, a negative binomial number K of run
 
     R_best(a) <= R(a) + (1 + eta) ((1 - 1/b) R(b) + log(1 / gamma) / b) + log E[K] / (a - 1)
 
-(Papernot and Steinke 2022, Theorem 2), and for a Poisson number of mean m, with delta(eps) of one run and d = delta(log(a / (a - 1))),
+(Papernot and Steinke 2022, Theorem 2), where log r of ``selected.ratio`` may take the place of what 1 + eta multiplies. For a Poisson number
+of mean m, with delta(eps) of one run and d = delta(log(a / (a - 1))),
 
     R_best(a) <= R(a) + max(0, m d + log m / (a - 1)),     (a - 1) R_best(a) <= log(e^-m + m e^{(a - 1)(R(a) + m d)})
 
@@ -18,8 +19,8 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Protocol, final
 
-from zetadp.accountants.profile import DeltaBound
 from zetadp.accountants.selected.largest import shift_of_pure
+from zetadp.accountants.selected.ratio import log_ratio
 from zetadp.mechanisms.declared.runs import AnyRuns, PoissonRuns
 from zetadp.mechanisms.numerics import logspace
 
@@ -30,12 +31,9 @@ _ROUNDING = 1e-13
 class Base(Protocol):
     """What is needed of one run's Renyi profile."""
 
-    @property
-    def pure_epsilon(self) -> float: ...
-
     def rdp(self, order: float) -> float | None: ...
 
-    def delta(self, epsilon: float) -> DeltaBound: ...
+    def log_delta_upper(self, epsilon: float) -> float: ...
 
     def best(self, cost: Callable[[float], float]) -> tuple[float, float]:
         """(order, cost) near the minimum over orders."""
@@ -49,10 +47,11 @@ class SelectedMoments:
     Args:
       runs: the law of how many there are.
       base: one of them.
+      pure: the base's largest loss; may be infinite.
     """
 
-    def __init__(self, runs: AnyRuns, base: Base) -> None:
-        self._runs, self._base = runs, base
+    def __init__(self, runs: AnyRuns, base: Base, pure: float) -> None:
+        self._runs, self._base, self._pure = runs, base, pure
 
     def renyi(self, order: float) -> float:
         """Of this order > 1. A divergence never falls in its order, and the bounds do near 1: the best one above it counts there."""
@@ -69,7 +68,7 @@ class SelectedMoments:
             return math.inf
         if not isinstance(self._runs, PoissonRuns):
             return (renyi + self._shift + math.log(mean) / (order - 1.0)) * (1.0 + _ROUNDING)
-        delta = self._base.delta(-math.log1p(-1.0 / order) * (1.0 - _ROUNDING)).upper
+        delta = logspace.exp_up(self._base.log_delta_upper(-math.log1p(-1.0 / order) * (1.0 - _ROUNDING)))
         more = max(0.0, mean * delta + math.log(mean) / (order - 1.0) + _ROUNDING * abs(math.log(mean)) / (order - 1.0))
         exponent = (order - 1.0) * (renyi + mean * delta)
         with_none = logspace.log_add(-mean, math.log(mean) + exponent)
@@ -83,8 +82,9 @@ class SelectedMoments:
         assert not isinstance(self._runs, PoissonRuns)
         t = self._runs.spread.high
         by_order = self._base.best(lambda b: ((b - 1.0) * self._renyi(b) + t) / b)[1] if t > 0.0 else 0.0
-        found = (1.0 + self._runs.eta) * by_order * (1.0 + _ROUNDING)
-        return found if self._base.pure_epsilon == math.inf else min(found, shift_of_pure(self._runs, self._base.pure_epsilon))
+        by_delta = log_ratio(self._runs, self._base.log_delta_upper)
+        found = (1.0 + self._runs.eta) * min(by_order, by_delta) * (1.0 + _ROUNDING)
+        return found if self._pure == math.inf else min(found, shift_of_pure(self._runs, self._pure))
 
     def _renyi(self, order: float) -> float:
         value = self._base.rdp(order)
