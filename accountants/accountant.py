@@ -24,7 +24,7 @@ class Accountant(ABC):
     @final
     def unsupported(self, event: Event) -> str | None:
         """Why this accountant can't bound the event, or None."""
-        return None if non_private_reason(event) is not None else self._reason(leaves(event))
+        return None if non_private_reason(event) is not None else self.unsupported_of_all(leaves(event))
 
     @final
     def profile(self, event: Event) -> PrivacyProfile:
@@ -36,9 +36,9 @@ class Accountant(ABC):
     @final
     def of_parts(self, parts: Mapping[Leaf, int]) -> PrivacyProfile:
         """The profile of leaves with their counts, none of which may fail. Raises UnsupportedEvent as ``profile`` does."""
-        if (reason := self._reason(parts)) is not None:
-            raise UnsupportedEvent(self.name, reason)
         chosen = alone(parts)
+        if (reason := self._reason(parts, chosen)) is not None:
+            raise UnsupportedEvent(self.name, reason)
         return self._profile(parts) if chosen is None else self.of_selection(parts, chosen)
 
     def of_selection(self, parts: Mapping[Leaf, int], chosen: Selection) -> PrivacyProfile:
@@ -49,7 +49,7 @@ class Accountant(ABC):
     def unsupported_selection(self, parts: Mapping[Leaf, int], chosen: Selection) -> str | None:
         """Why ``of_selection`` has no answer, or None."""
         del parts
-        return self._reason(dict(chosen.parts))
+        return self.unsupported_of_all(dict(chosen.parts))
 
     @final
     def of_all(self, parts: Mapping[Leaf, int]) -> PrivacyProfile:
@@ -60,12 +60,14 @@ class Accountant(ABC):
         return FailingProfile(failure, self.of_parts(rest) if rest else None, rest)
 
     @final
-    def _reason(self, parts: Mapping[Leaf, int]) -> str | None:
+    def unsupported_of_all(self, parts: Mapping[Leaf, int]) -> str | None:
+        """Why ``of_all`` has no answer, or None."""
         rest, _ = split(parts)
-        if not rest:
-            return None
-        chosen = alone(rest)
-        return self.unsupported_parts(rest) if chosen is None else self.unsupported_selection(rest, chosen)
+        return self._reason(rest, alone(rest)) if rest else None
+
+    @final
+    def _reason(self, parts: Mapping[Leaf, int], chosen: Selection | None) -> str | None:
+        return self.unsupported_parts(parts) if chosen is None else self.unsupported_selection(parts, chosen)
 
     @abstractmethod
     def unsupported_parts(self, parts: Mapping[Leaf, int]) -> str | None:

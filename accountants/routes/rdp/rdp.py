@@ -217,6 +217,7 @@ class RdpAccountant(Accountant):
         "Mironov 2017, arXiv:1702.07476",
         "Mironov, Talwar and Zhang 2019, arXiv:1908.10530",
         "Canonne, Kamath and Steinke 2020, arXiv:2004.00010",
+        "Papernot and Steinke 2022, arXiv:2110.03620",
     )
 
     def unsupported_parts(self, parts: Mapping[Leaf, int]) -> str | None:

@@ -4,8 +4,8 @@ With R the base's divergence of both orders, a negative binomial number K of run
 
     R_best(a) <= R(a) + (1 + eta) ((1 - 1/b) R(b) + log(1 / gamma) / b) + log E[K] / (a - 1)
 
-(Papernot and Steinke 2022, Theorem 2), where log r of ``selected.ratio`` may take the place of what 1 + eta multiplies. For a Poisson number
-of mean m, with delta(eps) of one run and d = delta(log(a / (a - 1))),
+(Papernot and Steinke 2022, Theorem 2), where log r of ``selected.ratio`` may take the place of what 1 + eta multiplies. For a Poisson
+number of mean m, with delta(eps) of one run and d = delta(log(a / (a - 1))),
 
     R_best(a) <= R(a) + max(0, m d + log m / (a - 1)),     (a - 1) R_best(a) <= log(e^-m + m e^{(a - 1)(R(a) + m d)})
 
