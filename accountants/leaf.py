@@ -82,7 +82,11 @@ class Selection:
     FACTS: ClassVar[Facts] = Facts(
         summary="The best of a random number of runs, such as a search for hyper-parameters.",
         assumptions=(Assumption.AS_DECLARED,),
-        sources=("Liu and Talwar 2019, arXiv:1811.07971", "Papernot and Steinke 2022, arXiv:2110.03620"),
+        sources=(
+            "Liu and Talwar 2019, arXiv:1811.07971",
+            "Papernot and Steinke 2022, arXiv:2110.03620",
+            "Koskela, Redberg and Wang 2024, arXiv:2402.06701",
+        ),
         errata=(),
         proof="selected.md",
     )
