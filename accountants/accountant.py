@@ -8,8 +8,9 @@ from typing import final
 
 from zetadp.accountants.events import Event, leaves, non_private_reason
 from zetadp.accountants.failing import FailingProfile, split
-from zetadp.accountants.leaf import Leaf
+from zetadp.accountants.leaf import Leaf, Selection
 from zetadp.accountants.profile import NonPrivateProfile, PrivacyProfile
+from zetadp.accountants.selected.best_run import SelectedProfile, alone
 from zetadp.mechanisms.errors import UnsupportedEvent
 
 
@@ -23,27 +24,50 @@ class Accountant(ABC):
     @final
     def unsupported(self, event: Event) -> str | None:
         """Why this accountant can't bound the event, or None."""
-        if non_private_reason(event) is not None:
-            return None
-        rest, _ = split(leaves(event))
-        return self.unsupported_parts(rest) if rest else None
+        return None if non_private_reason(event) is not None else self.unsupported_of_all(leaves(event))
 
     @final
     def profile(self, event: Event) -> PrivacyProfile:
         """Raises UnsupportedEvent with the reason that ``unsupported`` gives."""
         if (reason := non_private_reason(event)) is not None:
             return NonPrivateProfile(reason)
-        rest, failure = split(leaves(event))
+        return self.of_all(leaves(event))
+
+    @final
+    def of_parts(self, parts: Mapping[Leaf, int]) -> PrivacyProfile:
+        """The profile of leaves with their counts, none of which may fail. Raises UnsupportedEvent as ``profile`` does."""
+        chosen = alone(parts)
+        if (reason := self._reason(parts, chosen)) is not None:
+            raise UnsupportedEvent(self.name, reason)
+        return self._profile(parts) if chosen is None else self.of_selection(parts, chosen)
+
+    def of_selection(self, parts: Mapping[Leaf, int], chosen: Selection) -> PrivacyProfile:
+        """The profile of leaves that are one selection and nothing else, by this accountant's profile of its base."""
+        del parts
+        return SelectedProfile(chosen, self.of_all(dict(chosen.parts)), None)
+
+    def unsupported_selection(self, parts: Mapping[Leaf, int], chosen: Selection) -> str | None:
+        """Why ``of_selection`` has no answer, or None."""
+        del parts
+        return self.unsupported_of_all(dict(chosen.parts))
+
+    @final
+    def of_all(self, parts: Mapping[Leaf, int]) -> PrivacyProfile:
+        """The profile of leaves with their counts, of which some may fail."""
+        rest, failure = split(parts)
         if failure == 0:
             return self.of_parts(rest)
         return FailingProfile(failure, self.of_parts(rest) if rest else None, rest)
 
     @final
-    def of_parts(self, parts: Mapping[Leaf, int]) -> PrivacyProfile:
-        """The profile of leaves with their counts, none of which may fail. Raises UnsupportedEvent as ``profile`` does."""
-        if (reason := self.unsupported_parts(parts)) is not None:
-            raise UnsupportedEvent(self.name, reason)
-        return self._profile(parts)
+    def unsupported_of_all(self, parts: Mapping[Leaf, int]) -> str | None:
+        """Why ``of_all`` has no answer, or None."""
+        rest, _ = split(parts)
+        return self._reason(rest, alone(rest)) if rest else None
+
+    @final
+    def _reason(self, parts: Mapping[Leaf, int], chosen: Selection | None) -> str | None:
+        return self.unsupported_parts(parts) if chosen is None else self.unsupported_selection(parts, chosen)
 
     @abstractmethod
     def unsupported_parts(self, parts: Mapping[Leaf, int]) -> str | None:

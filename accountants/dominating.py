@@ -29,7 +29,7 @@ from zetadp.accountants.allocation.density import Allocated
 from zetadp.accountants.densities import DENSITIES, Density, LocationDensity, density_of
 from zetadp.accountants.densities.mixtures import Mixture
 from zetadp.accountants.displaced import Displaced
-from zetadp.accountants.leaf import Leaf
+from zetadp.accountants.leaf import Leaf, Selection
 from zetadp.accountants.pairs import Crowded, Pair
 from zetadp.mechanisms.base import Adjacency, Mechanism
 from zetadp.mechanisms.errors import UnsupportedEvent
@@ -105,6 +105,8 @@ def _resolved(leaf: Leaf) -> Pair | str:
 
 def _declared_reason(leaf: Leaf, loss: PrivacyLoss) -> str | None:
     """Why what is only declared has no dominating pair here, or None."""
+    if isinstance(leaf.mechanism, Selection):
+        return "the best of several runs has no dominating pair that is known here: only its Renyi divergences compose"
     if not leaf.is_whole:
         return f"what a sample of {leaf.mechanism.kind} guarantees isn't known here: declare the guarantee of what was run on the sample"
     if isinstance(loss, ConcentratedLoss):

@@ -31,15 +31,17 @@ from zetadp.accountants.events import (
     RandomlyAllocated,
     Release,
     Repeated,
+    RepeatedAndSelected,
     Sampled,
     TruncatedPoissonSampled,
     leaves,
 )
-from zetadp.accountants.leaf import Leaf
+from zetadp.accountants.leaf import Leaf, Selection
 from zetadp.mechanisms import ComplexGaussian, Gaussian, GdpGuarantee, Laplace, Spectral, ZcdpGuarantee
 from zetadp.mechanisms.base import Adjacency, PrivacyUnit, Sensitivity
 from zetadp.mechanisms.declared import DiscreteLaplace
 from zetadp.mechanisms.declared.base import Declared
+from zetadp.mechanisms.declared.runs import AnyRuns, GeometricRuns, LogarithmicRuns, PoissonRuns, TruncatedNegativeBinomialRuns
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.local import LocalRelease
 from zetadp.mechanisms.numerics.rounding import rounded_up
@@ -51,7 +53,6 @@ _ONLY_THERE = {
     "UnsupportedDpEvent": "it says that what was done isn't known",
     "RandomizedResponseDpEvent": "no mechanism here releases one of k buckets",
     "SampledWithReplacementDpEvent": "no sample here holds a record several times",
-    "RepeatAndSelectDpEvent": "no event here is repeated a random number of times",
 }
 """Why an event of dp-accounting 0.6.0 can't be read, whatever its numbers are."""
 
@@ -64,8 +65,9 @@ def from_dp_accounting(event: library.DpEvent, *, adjacency: Adjacency, unit: Pr
 
     Args:
       event: gaussian, laplace, discrete laplace, zCDP, poisson sampled, sampled without replacement, truncated and sampled gaussian,
-        composed, self-composed, no-op, non-private, the trees of one epoch (zero_out only, as there), or a mixture of two Gaussians that
-        is a Poisson sample's. The source data set's size is used as the population's. JAX Privacy describes its plans with these events.
+        composed, self-composed, repeated and selected, no-op, non-private, the trees of one epoch (zero_out only, as there), or a mixture
+        of two Gaussians that is a Poisson sample's. The source data set's size is used as the population's. JAX Privacy describes its plans
+        with these events.
       adjacency: which data sets are neighbours.
       unit: what one unit is.
     Raises:
@@ -101,8 +103,8 @@ class _Reader:
                 return self._noise(
                     type(event).__name__, float(event.noise_multiplier), is_laplace=isinstance(event, library.LaplaceDpEvent)
                 )
-            case library.SelfComposedDpEvent() | library.ComposedDpEvent():
-                return self._composed(event)
+            case library.SelfComposedDpEvent() | library.ComposedDpEvent() | library.RepeatAndSelectDpEvent():
+                return self._selected(event) if hasattr(event, "shape") else self._composed(event)
             case (
                 library.PoissonSampledDpEvent() | library.SampledWithoutReplacementDpEvent() | library.TruncatedSubsampledGaussianDpEvent()
             ):
@@ -112,6 +114,10 @@ class _Reader:
             case _:
                 name = type(event).__name__
                 raise _no_twin(f"{name}: {_ONLY_THERE.get(name, 'it is unknown here')}")
+
+    def _selected(self, event: Any) -> Event | None:
+        part, runs = self.read(event.event), _runs(float(event.mean), float(event.shape))
+        return None if part is None else RepeatedAndSelected(runs=runs, event=part)
 
     def _declared(self, event: Any) -> Event | None:
         if not hasattr(event, "rho"):
@@ -224,6 +230,15 @@ class _Reader:
         return release if weight == 1.0 or isinstance(release, NonPrivate) else PoissonSampled(probability=weight, event=release)
 
 
+def _runs(mean: float, shape: float) -> AnyRuns:
+    """The law of the number of runs that a shape names there."""
+    if shape == math.inf:
+        return PoissonRuns(mean=mean)
+    if shape == 0.0:
+        return LogarithmicRuns(mean=mean)
+    return GeometricRuns(mean=mean) if shape == 1.0 else TruncatedNegativeBinomialRuns(mean=mean, shape=shape)
+
+
 def to_dp_accounting(event: Event) -> library.DpEvent:
     """The same event there; the neighbours that it is meant for must then be given to the library's accountant.
 
@@ -251,12 +266,22 @@ def _written(event: Event, group: int) -> library.DpEvent:
             return _written(event.event, group * (event.size if isinstance(event, Grouped) else 1))
         case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated():
             return _sampled(event, group)
-        case Repeated():
-            return library.SelfComposedDpEvent(_written(event.event, group), event.count)
+        case Repeated() | RepeatedAndSelected():
+            part = _written(event.event, group)
+            return _selected(event.runs, part) if isinstance(event, RepeatedAndSelected) else library.SelfComposedDpEvent(part, event.count)
         case Composed():
             return library.ComposedDpEvent([_written(part, group) for part in event.events])
         case NonPrivate():
             return library.NonPrivateDpEvent()
+
+
+def _selected(runs: AnyRuns, part: library.DpEvent) -> library.DpEvent:
+    from dp_accounting import dp_event as library  # pyright: ignore[reportMissingTypeStubs]
+
+    shape = math.inf if isinstance(runs, PoissonRuns) else runs.eta
+    if shape < 0.0 or runs.mean < 1.0:
+        raise _no_twin("repeated_and_selected with a shape below 0 or a mean below 1, which its accountant refuses")
+    return library.RepeatAndSelectDpEvent(part, runs.mean, shape)
 
 
 def _sampled(event: Sampled, group: int) -> library.DpEvent:
@@ -299,6 +324,7 @@ def _noise(leaf: Leaf) -> library.DpEvent:
         raise _no_twin(f"{leaf.mechanism.kind}, which releases every record separately")
     if isinstance(leaf.mechanism, Declared):
         return _declared(leaf)
+    assert not isinstance(leaf.mechanism, Selection)  # an event of its own
     pair, given = pair_of(leaf), leaf.mechanism.sensitivity
     replaced = given.adjacency is Adjacency.REPLACE_ONE
     match leaf.mechanism:

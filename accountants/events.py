@@ -14,10 +14,11 @@ from typing import Annotated, Literal, Self, TypeAlias, final
 
 from pydantic import Field, PrivateAttr, Strict, model_validator
 
-from zetadp.accountants.leaf import Leaf, Sizes, Truncation, coordinates
+from zetadp.accountants.leaf import Leaf, Selection, Sizes, Truncation, by_coordinate, by_record
 from zetadp.accountants.shared_sample import combined
 from zetadp.mechanisms import AnyAccounted
 from zetadp.mechanisms.base import Adjacency, Count, PrivacyUnit, Probability, Value
+from zetadp.mechanisms.declared.runs import AnyRuns
 from zetadp.mechanisms.errors import IncompatibleEvent, InvalidParameter
 from zetadp.mechanisms.local import LocalRelease
 from zetadp.mechanisms.numerics.rounding import rounded_up
@@ -46,7 +47,9 @@ class Release(Value):
 class _Composite(Value):
     _depth: int = PrivateAttr(default=1)
 
-    def _check_parts(self, parts: tuple[Event, ...]) -> None:
+    @model_validator(mode="after")
+    def _check_parts(self) -> Self:
+        parts = children(self._event)
         self._depth = 1 + max(depth(part) for part in parts)
         if self._depth > MAXIMUM_DEPTH:
             raise InvalidParameter("event", f"nested at most {MAXIMUM_DEPTH} deep", f"{self._depth} levels")
@@ -56,10 +59,11 @@ class _Composite(Value):
             for what, first, second in zip(("adjacency", "unit"), named[0], pair, strict=True):
                 if first != second:
                     raise IncompatibleEvent(what, str(first), str(second))
+        return self
 
     @property
     def _event(self) -> Event:
-        assert isinstance(self, Sampled | Grouped | Repeated | Composed)  # all of its subclasses
+        assert isinstance(self, Sampled | Grouped | Repeated | RepeatedAndSelected | Composed)  # all of its subclasses
         return self
 
     @cached_property
@@ -75,7 +79,7 @@ class _Composite(Value):
     @cached_property
     def flat(self) -> Mapping[Leaf, int]:
         """``leaves`` of this event; also cached."""
-        return _by_coordinate(self.released)
+        return by_coordinate(self.released, LARGEST_COUNT)
 
 
 @final
@@ -85,11 +89,6 @@ class PoissonSampled(_Composite):
     kind: Literal["poisson_sampled"] = "poisson_sampled"
     probability: Probability
     event: Event
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        self._check_parts((self.event,))
-        return self
 
 
 @final
@@ -113,7 +112,6 @@ class TruncatedPoissonSampled(_Composite):
     def _check(self) -> Self:
         if self.probability == 1.0:
             raise InvalidParameter("probability", "below 1 (with 1 the sample has a fixed size: fixed_size_sampled)", self.probability)
-        self._check_parts((self.event,))
         return self
 
 
@@ -129,11 +127,6 @@ class RandomlyAllocated(_Composite):
     kind: Literal["randomly_allocated"] = "randomly_allocated"
     steps: Annotated[int, Strict(), Field(ge=1, le=10**6)]
     event: Event
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        self._check_parts((self.event,))
-        return self
 
     @property
     def probability(self) -> float:
@@ -160,7 +153,6 @@ class FixedSizeSampled(_Composite):
     def _check(self) -> Self:
         if self.sample_size > self.population_size:
             raise InvalidParameter("sample_size", f"at most population_size = {self.population_size}", self.sample_size)
-        self._check_parts((self.event,))
         return self
 
     @property
@@ -187,7 +179,6 @@ class Grouped(_Composite):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        self._check_parts((self.event,))
         inner = neighbourhood(self.event)
         if inner is not None and inner[1] == self.unit:
             raise InvalidParameter("grouped.unit", f"a unit other than the event's own, {inner[1]!r}", self.unit)
@@ -202,10 +193,23 @@ class Repeated(_Composite):
     count: Count
     event: Event
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        self._check_parts((self.event,))
-        return self
+
+@final
+class RepeatedAndSelected(_Composite):
+    """The event runs K times, and only the best run's output is released: private selection, such as a search for hyper-parameters.
+
+    Every run is of the same event on the same data, with fresh randomness (what is tried is drawn afresh in each run, or is part of the
+    event). The best one has the highest score, computed from its output alone. K is drawn beforehand, and neither it nor anything of the
+    other runs is released.
+
+    Attributes:
+      runs: the law of K.
+      event: one run.
+    """
+
+    kind: Literal["repeated_and_selected"] = "repeated_and_selected"
+    runs: AnyRuns
+    event: Event
 
 
 @final
@@ -214,11 +218,6 @@ class Composed(_Composite):
 
     kind: Literal["composed"] = "composed"
     events: Annotated[tuple[Event, ...], Field(min_length=1, max_length=10_000)]
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        self._check_parts(self.events)
-        return self
 
 
 @final
@@ -230,9 +229,18 @@ class NonPrivate(Value):
 
 
 Sampled: TypeAlias = PoissonSampled | TruncatedPoissonSampled | FixedSizeSampled | RandomlyAllocated
-Event = Annotated[Release | Sampled | Grouped | Repeated | Composed | NonPrivate, Field(discriminator="kind")]
+Event = Annotated[Release | Sampled | Grouped | Repeated | RepeatedAndSelected | Composed | NonPrivate, Field(discriminator="kind")]
 
-for _model in (PoissonSampled, TruncatedPoissonSampled, FixedSizeSampled, RandomlyAllocated, Grouped, Repeated, Composed):
+for _model in (
+    PoissonSampled,
+    TruncatedPoissonSampled,
+    FixedSizeSampled,
+    RandomlyAllocated,
+    Grouped,
+    Repeated,
+    RepeatedAndSelected,
+    Composed,
+):
     _model.model_rebuild()
 
 
@@ -244,12 +252,12 @@ def depth(event: Event) -> int:
 def children(event: Event) -> tuple[Event, ...]:
     """The direct parts of an event."""
     match event:
-        case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated() | Grouped() | Repeated():
-            return (event.event,)
+        case Release() | NonPrivate():
+            return ()
         case Composed():
             return event.events
         case _:
-            return ()
+            return (event.event,)
 
 
 def neighbourhood(event: Event) -> tuple[Adjacency, PrivacyUnit] | None:
@@ -276,7 +284,7 @@ def leaves(event: Event) -> Mapping[Leaf, int]:
     Raises:
       InvalidParameter: as ``releases``.
     """
-    return event.flat if isinstance(event, _Composite) else _by_coordinate(_counted(event))
+    return event.flat if isinstance(event, _Composite) else by_coordinate(_counted(event), LARGEST_COUNT)
 
 
 def releases(event: Event) -> Mapping[Leaf, int]:
@@ -291,9 +299,9 @@ def releases(event: Event) -> Mapping[Leaf, int]:
     return event.released if isinstance(event, _Composite) else _counted(event)
 
 
-def _counted(event: Event) -> dict[Leaf, int]:
+def _counted(event: Event, group: int = 1) -> dict[Leaf, int]:
     found: dict[Leaf, int] = {}
-    for leaf, count in _walk(event, 1, 1):
+    for leaf, count in _walk(event, group, 1):
         found[leaf] = found.get(leaf, 0) + count
         if found[leaf] > LARGEST_COUNT:
             raise InvalidParameter("event", f"at most {LARGEST_COUNT:.0e} releases in total", f"{found[leaf]:.3e}")
@@ -303,42 +311,26 @@ def _counted(event: Event) -> dict[Leaf, int]:
 def _walk(event: Event, group: int, count: int) -> Iterator[tuple[Leaf, int]]:
     match event:
         case Release():
-            yield from _by_record(Leaf(1.0, event.mechanism, group=group), count)
+            yield from by_record(Leaf(1.0, event.mechanism, group=group), count)
         case PoissonSampled(probability=1.0) | RandomlyAllocated(steps=1):
             yield from _walk(event.event, group, count)
         case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated():
-            yield from _by_record(_sampled(event, group), count)
+            yield from by_record(_sampled(event, group), count)
         case Grouped():
             if group * event.size > LARGEST_GROUP:
                 raise InvalidParameter("event", f"groups of at most {LARGEST_GROUP} units in total", group * event.size)
             yield from _walk(event.event, group * event.size, count)
         case Repeated():
             yield from _walk(event.event, group, count * event.count)
+        case RepeatedAndSelected():
+            # A group's guarantee for the best of K runs follows from its guarantee for one run.
+            if base := tuple(by_coordinate(_counted(event.event, group), LARGEST_COUNT).items()):
+                yield Leaf(1.0, Selection(event.runs, base)), count
         case Composed():
             for part in event.events:
                 yield from _walk(part, group, count)
         case NonPrivate():
             return
-
-
-def _by_record(leaf: Leaf, count: int) -> Iterator[tuple[Leaf, int]]:
-    """Local mechanisms release each record separately: the k records of a unit are k releases, unless its size ties them together."""
-    tied = leaf.scheme != "poisson" and leaf.probability < 1.0
-    if isinstance(leaf.mechanism, LocalRelease) and not tied:
-        yield Leaf(leaf.probability, leaf.mechanism, leaf.scheme), count * leaf.group
-    else:
-        yield leaf, count
-
-
-def _by_coordinate(found: Mapping[Leaf, int]) -> dict[Leaf, int]:
-    """Whole local releases as releases of their single coordinates, if the mechanism consists of those."""
-    parts: dict[Leaf, int] = {}
-    for leaf, count in found.items():
-        part, number = coordinates(leaf)
-        if parts.get(part, 0) + count * number > LARGEST_COUNT:
-            part, number = leaf, 1
-        parts[part] = parts.get(part, 0) + count * number
-    return parts
 
 
 def _sampled(event: Sampled, group: int) -> Leaf:
@@ -381,7 +373,11 @@ def _of_sample(kind: str, event: Event, count: int) -> Iterator[tuple[AnyAccount
             for part in event.events:
                 yield from _of_sample(kind, part, count)
         case _:
-            known = {"grouped": "not grouped (records are sampled; put grouped around the sampling)", "non_private": "releases"}
+            known = {
+                "grouped": "not grouped (records are sampled; put grouped around the sampling)",
+                "repeated_and_selected": "not the best of several runs (all of them would share the sample)",
+                "non_private": "releases",
+            }
             expected = known.get(event.kind, "not sampled in another way (two kinds of sampling can't be combined)")
             raise InvalidParameter(f"{kind}.event", expected, event.kind)
 
@@ -391,10 +387,10 @@ def scaled(event: Event, factor: float) -> Event:
     match event:
         case Release():
             return Release(mechanism=event.mechanism.scaled(factor))
-        case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated() | Grouped() | Repeated():
-            fields = {name: getattr(event, name) for name in type(event).model_fields}
-            return type(event).model_validate(fields | {"event": scaled(event.event, factor)})
         case Composed():
             return Composed(events=tuple(scaled(part, factor) for part in event.events))
         case NonPrivate():
             return event
+        case _:
+            fields = {name: getattr(event, name) for name in type(event).model_fields}
+            return type(event).model_validate(fields | {"event": scaled(event.event, factor)})

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         RandomlyAllocated,
         Release,
         Repeated,
+        RepeatedAndSelected,
         TruncatedPoissonSampled,
     )
     from zetadp.accounting import (
@@ -49,10 +50,14 @@ if TYPE_CHECKING:
         DiscreteGaussian,
         DiscreteLaplace,
         GdpGuarantee,
+        GeometricRuns,
+        LogarithmicRuns,
         NoisyMax,
+        PoissonRuns,
         PureGuarantee,
         RangeGuarantee,
         SparseVector,
+        TruncatedNegativeBinomialRuns,
         ZcdpGuarantee,
     )
     from zetadp.mechanisms.gaussian import Gaussian
@@ -78,11 +83,14 @@ __all__ = [
     "FixedSizeSampled",
     "Gaussian",
     "GdpGuarantee",
+    "GeometricRuns",
     "Grouped",
     "Laplace",
+    "LogarithmicRuns",
     "NoisyMax",
     "NonPrivate",
     "Obstacle",
+    "PoissonRuns",
     "PoissonSampled",
     "PrivateRecords",
     "PrivateTraining",
@@ -93,9 +101,11 @@ __all__ = [
     "Release",
     "ReleasedStep",
     "Repeated",
+    "RepeatedAndSelected",
     "Sensitivity",
     "SparseVector",
     "Trained",
+    "TruncatedNegativeBinomialRuns",
     "TruncatedPoissonSampled",
     "ZcdpGuarantee",
     "__version__",
@@ -118,11 +128,12 @@ __all__ = [
 
 _EVENTS = (
     *("Composed", "Event", "FixedSizeSampled", "Grouped", "NonPrivate"),
-    *("PoissonSampled", "RandomlyAllocated", "Release", "Repeated", "TruncatedPoissonSampled"),
+    *("PoissonSampled", "RandomlyAllocated", "Release", "Repeated", "RepeatedAndSelected", "TruncatedPoissonSampled"),
 )
 _DECLARED = (
     *("ApproximateGuarantee", "Buffer", "CorrelatedNoise", "DiscreteGaussian", "DiscreteLaplace", "GdpGuarantee", "NoisyMax"),
-    *("PureGuarantee", "RangeGuarantee", "SparseVector", "ZcdpGuarantee"),
+    *("GeometricRuns", "LogarithmicRuns", "PoissonRuns", "PureGuarantee", "RangeGuarantee", "SparseVector"),
+    *("TruncatedNegativeBinomialRuns", "ZcdpGuarantee"),
 )
 _ELSEWHERE = {
     **dict.fromkeys(_DECLARED, "zetadp.mechanisms.declared"),

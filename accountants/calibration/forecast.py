@@ -13,7 +13,7 @@ from typing import Literal, final
 
 from zetadp.accountants.calibration.parameters import ClippingBound, NoiseScale, Parameter, SampleSize, SamplingProbability, Steps
 from zetadp.accountants.events import Event, leaves
-from zetadp.accountants.leaf import Leaf
+from zetadp.accountants.leaf import Leaf, unfolded
 from zetadp.mechanisms.base import Adjacency
 from zetadp.mechanisms.loss import GaussianLoss, LaplaceLoss
 
@@ -65,7 +65,8 @@ class Forecast:
         self._order = order
         self._varies, base, other = _reference(event, parameter)
         self._fixed, self._parts = 0.0, list[_Part]()
-        before, after = leaves(parameter.applied(event, other)), leaves(parameter.applied(event, base))
+        # The best of several runs costs some times one run, at any value of the parameter.
+        before, after = (unfolded(leaves(parameter.applied(event, value))) for value in (other, base))
         if self._varies == "count":
             # One more step: what it adds is the part that varies.
             before, after = after, before

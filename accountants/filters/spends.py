@@ -13,8 +13,9 @@ from pydantic import Field, model_validator
 from zetadp.accountants.dominating import pair_of
 from zetadp.accountants.events import Event, leaves, non_private_reason, releases
 from zetadp.accountants.largest_loss import pure_epsilon
-from zetadp.accountants.leaf import Leaf
+from zetadp.accountants.leaf import Leaf, Selection
 from zetadp.accountants.routes.rdp.rdp import RdpAccountant
+from zetadp.accountants.selected.largest import largest_loss_of
 from zetadp.mechanisms.base import NonNegative, Value
 from zetadp.mechanisms.declared.base import Declared
 from zetadp.mechanisms.errors import InvalidParameter, UnsupportedEvent
@@ -156,18 +157,29 @@ def mu_of_pure(epsilon: float) -> float:
 
 
 def _pure_epsilon_of(leaf: Leaf) -> float:
-    epsilon = pure_epsilon(pair_of(leaf))
+    epsilon = _largest_loss(leaf)
     if epsilon == math.inf:
         raise UnsupportedEvent(FILTER, f"{leaf.mechanism.kind} noise isn't pure epsilon-DP; use a zcdp, gdp or rdp budget")
     return epsilon
 
 
+def _largest_loss(leaf: Leaf) -> float:
+    """The largest loss of a leaf; infinite for unbounded noise."""
+    if not isinstance(leaf.mechanism, Selection):
+        return pure_epsilon(pair_of(leaf))
+    found = largest_loss_of(leaf)
+    if found == math.inf:
+        reason = "the best of several runs of something that isn't pure epsilon-DP costs Renyi divergences only; use an rdp budget"
+        raise UnsupportedEvent(FILTER, reason)
+    return found
+
+
 def _mu_or_epsilon(leaf: Leaf) -> tuple[float, bool]:
     """(epsilon, True) of any release that is pure epsilon-DP, or (mu, False) of a Gaussian release on all of the data."""
-    pair = pair_of(leaf)
-    epsilon = pure_epsilon(pair)
+    epsilon = _largest_loss(leaf)
     if epsilon < math.inf:
         return epsilon, True
+    pair = pair_of(leaf)
     mu = pair.family.gdp_mu(pair.distance) if pair.is_whole else None
     if mu is None:
         raise UnsupportedEvent(

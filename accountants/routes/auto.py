@@ -9,7 +9,7 @@ from typing import TypeVar, final
 from zetadp.accountants import deadline
 from zetadp.accountants.accountant import Accountant
 from zetadp.accountants.dominating import pair_of, unsupported_reason
-from zetadp.accountants.leaf import Leaf
+from zetadp.accountants.leaf import Leaf, Selection
 from zetadp.accountants.profile import Bound, DeltaBound, PrivacyProfile, check_order
 from zetadp.accountants.routes.closed.closed_form import GdpAccountant
 from zetadp.accountants.routes.contour.contour import ContourAccountant
@@ -17,6 +17,7 @@ from zetadp.accountants.routes.fft.fft import FftAccountant
 from zetadp.accountants.routes.lattice.lattice import LatticeAccountant
 from zetadp.accountants.routes.rdp.rdp import RdpAccountant
 from zetadp.accountants.routes.single.single import SingleAccountant
+from zetadp.accountants.selected.best_run import SelectedProfile
 from zetadp.mechanisms.base import Step
 from zetadp.mechanisms.errors import NumericalFloor, UnsupportedEvent
 
@@ -172,6 +173,10 @@ class AutoAccountant(Accountant):
             if reason is None:
                 return None
         return reason  # of the route that accepts the most
+
+    def of_selection(self, parts: Mapping[Leaf, int], chosen: Selection) -> PrivacyProfile:
+        base, renyi = self.of_all(dict(chosen.parts)), RdpAccountant()
+        return SelectedProfile(chosen, base, renyi.of_parts(parts) if renyi.unsupported_selection(parts, chosen) is None else None)
 
     def _profile(self, parts: Mapping[Leaf, int]) -> PrivacyProfile:
         if self._closed.unsupported_parts(parts) is None:

@@ -3,6 +3,7 @@ r"""What can void a calculator's epsilon, shown directly with it. A certificate 
 from __future__ import annotations
 
 from zetadp.accountants import Event, neighbourhood, non_private_reason, releases
+from zetadp.accountants.leaf import Selection, unfolded
 from zetadp.mechanisms import Assumption
 from zetadp.mechanisms.declared.base import Guarantee
 
@@ -12,6 +13,7 @@ _ASSUMPTIONS = {
     Assumption.INDEPENDENT_NOISE: "the noise of every coordinate and release is drawn independently",
 }
 
+_SELECTED = "of the runs that the best was chosen from nothing else is released, nor how many there were"
 _SAMPLED = "samples are drawn as stated, afresh each time, and nobody learns who is in one"
 
 
@@ -27,14 +29,16 @@ def caveats_of(event: Event) -> tuple[str, ...]:
     neighbours = neighbourhood(event)
     if neighbours is None or non_private_reason(event) is not None:
         return ()
-    found = releases(event)
+    whole_event = releases(event)
+    found = unfolded(whole_event)
     # For a group, the sensitivity bounds each of its units, which have a different name from the group.
     units = dict.fromkeys(leaf.mechanism.neighbours[1] for leaf in found if not isinstance(leaf.mechanism, Guarantee))
-    assumed = dict.fromkeys(one for leaf in found for one in type(leaf.mechanism).FACTS.assumptions)
+    assumed = dict.fromkeys(one for leaf in (*whole_event, *found) for one in type(leaf.mechanism).FACTS.assumptions)
     whole = neighbours[1].replace("_", " ")
     return (
         *(f"one {unit.replace('_', ' ')} moves each query by no more than the stated sensitivity" for unit in units),
         *((f"one {whole} holds no more than the stated number of units",) if any(leaf.group > 1 for leaf in found) else ()),
         *(_ASSUMPTIONS[one] for one in assumed),
+        *((_SELECTED,) if any(isinstance(leaf.mechanism, Selection) for leaf in whole_event) else ()),
         *((_SAMPLED,) if any(not leaf.is_whole for leaf in found) else ()),
     )

@@ -30,12 +30,17 @@ VOCABULARY: tuple[tuple[str, str], ...] = (
     (
         "event",
         "what was done to the data: `release`, `poisson_sampled`, `truncated_poisson_sampled`, `fixed_size_sampled`, "
-        "`randomly_allocated`, `repeated`, `composed`, `grouped`; pure data",
+        "`randomly_allocated`, `repeated`, `repeated_and_selected`, `composed`, `grouped`; pure data",
     ),
     (
         "declared",
         "what others ran and an event only accounts for: `pure_dp`, `approximate_dp`, `zcdp`, `gdp`, `bounded_range`, `noisy_max`, "
         "`sparse_vector`, `discrete_gaussian`, `discrete_laplace`, `correlated_noise`; true only if the declaration is",
+    ),
+    (
+        "private selection",
+        "`repeated_and_selected`: an event ran a random number of times, such as a search for hyper-parameters, and only its best run's "
+        "output is released",
     ),
     (
         "contribution",

@@ -10,6 +10,7 @@ from typing import get_args
 from zetadp.mechanisms.declared.correlated import Buffer, CorrelatedNoise
 from zetadp.mechanisms.declared.guarantees import ApproximateGuarantee, GdpGuarantee, PureGuarantee, RangeGuarantee, ZcdpGuarantee
 from zetadp.mechanisms.declared.integers import DiscreteGaussian, DiscreteLaplace
+from zetadp.mechanisms.declared.runs import GeometricRuns, LogarithmicRuns, PoissonRuns, TruncatedNegativeBinomialRuns
 from zetadp.mechanisms.declared.selection import NoisyMax, SparseVector
 
 AnyDeclared = (
@@ -35,9 +36,13 @@ __all__ = [
     "DiscreteGaussian",
     "DiscreteLaplace",
     "GdpGuarantee",
+    "GeometricRuns",
+    "LogarithmicRuns",
     "NoisyMax",
+    "PoissonRuns",
     "PureGuarantee",
     "RangeGuarantee",
     "SparseVector",
+    "TruncatedNegativeBinomialRuns",
     "ZcdpGuarantee",
 ]

@@ -28,6 +28,10 @@ THEIRS = [
     library.PoissonSampledDpEvent(0.2, library.LaplaceDpEvent(3.0)),
     library.SampledWithoutReplacementDpEvent(1000, 16, library.GaussianDpEvent(1.1)),
     library.SelfComposedDpEvent(library.PoissonSampledDpEvent(0.01, library.GaussianDpEvent(1.1)), 100),
+    library.RepeatAndSelectDpEvent(library.GaussianDpEvent(1.3), 10.0, float("inf")),
+    library.RepeatAndSelectDpEvent(library.SelfComposedDpEvent(library.LaplaceDpEvent(9.0), 3), 10.0, 0.0),
+    library.ComposedDpEvent([library.RepeatAndSelectDpEvent(library.GaussianDpEvent(1.3), 2.0, 1.0), library.LaplaceDpEvent(9.0)]),
+    library.RepeatAndSelectDpEvent(library.GaussianDpEvent(1.3), 10.0, 0.5),
     library.ComposedDpEvent([library.GaussianDpEvent(2.0), library.SelfComposedDpEvent(library.LaplaceDpEvent(9.0), 3)]),
 ]
 
@@ -168,7 +172,6 @@ def test_no_noise_is_no_privacy():
         (library.RandomizedResponseDpEvent(0.5, 2), "RandomizedResponseDpEvent"),
         (library.SampledWithReplacementDpEvent(10, 2, library.GaussianDpEvent(1.0)), "SampledWithReplacementDpEvent"),
         (library.SingleEpochTreeAggregationDpEvent(1.0, 3), "SingleEpochTreeAggregationDpEvent under add_remove"),
-        (library.RepeatAndSelectDpEvent(library.GaussianDpEvent(1.0), 3.0, 1.0), "RepeatAndSelectDpEvent"),
         (library.ZCDpEvent(0.1, 0.2), "ZCDpEvent with xi = 0.2"),
         (library.UnsupportedDpEvent(), "UnsupportedDpEvent"),
         (
@@ -251,6 +254,7 @@ def test_the_library_is_loaded_only_when_it_is_needed():
 
 
 READ = {
+    "RepeatAndSelectDpEvent",
     "DiscreteLaplaceDpEvent",
     "ZCDpEvent",
     "NoOpDpEvent",

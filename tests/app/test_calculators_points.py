@@ -34,6 +34,17 @@ def test_a_delta_that_no_float_holds_is_answered_as_written(client, accountant):
         assert entry["lower"] <= 43.221913203456106 <= entry["upper"] <= 43.221913203456106 * (1.0 + 1e-7)
 
 
+def test_the_best_of_several_runs_is_answered_with_its_conditions(client):
+    event = {"kind": "repeated_and_selected", "runs": {"kind": "geometric", "mean": 10.0}, "event": release()}
+    answer = _profile(client, event, deltas=[1e-5], epsilons=[1.0])
+    (one,), (plain,) = answer["epsilon"], _profile(client, release(), deltas=[1e-5])["epsilon"]
+    assert plain["upper"] < one["lower"] < one["upper"] < 2.0 * plain["upper"]
+    assert one["route"] == "selected(gdp)"
+    assert any("the best was chosen from" in caveat for caveat in answer["caveats"])
+    sampled = {"kind": "poisson_sampled", "probability": 0.1, "event": event}
+    assert "a single release" in problem(client.post("/v1/profiles", json={"event": sampled, "deltas": [1e-5]}))["detail"]
+
+
 def test_a_delta_as_text_means_exactly_what_it_says(client):
     number, text, long = _profile(client, release(), deltas=[1e-5, "0.00001", "0.0000100000000000000000000001"])["epsilon"]
     assert (text["delta"], text["route"]) == ("0.00001", number["route"])

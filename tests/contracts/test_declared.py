@@ -7,19 +7,26 @@ from importlib.resources import files
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from zetadp.accountants import Repeated, leaves, profile
-from zetadp.accountants.events import Event, Grouped, Release
+from tests.accountants.events import gaussian
+from zetadp.accountants import Repeated, RepeatedAndSelected, leaves, profile
+from zetadp.accountants.events import Event, Grouped, Release, scaled
 from zetadp.app.calculators.caveats import caveats_of
 from zetadp.mechanisms.base import Assumption
 from zetadp.mechanisms.declared import DECLARED
+from zetadp.mechanisms.declared.runs import GeometricRuns, LogarithmicRuns, PoissonRuns, TruncatedNegativeBinomialRuns
 
 EXAMPLES = [pytest.param(kind.example(), id=kind.kind_name()) for kind in DECLARED]
+LAWS = (GeometricRuns(mean=3.0), LogarithmicRuns(mean=3.0), PoissonRuns(mean=3.0), TruncatedNegativeBinomialRuns(mean=3.0, shape=-0.5))
+EVENTS = [
+    *(pytest.param(Release(mechanism=kind.example()), id=kind.kind_name()) for kind in DECLARED),
+    *(pytest.param(RepeatedAndSelected(runs=law, event=gaussian(4.0)), id=law.kind) for law in LAWS),
+]
 ADAPTER: TypeAdapter[Event] = TypeAdapter(Event)
 
 
-@pytest.mark.parametrize("declared", EXAMPLES)
-def test_an_event_with_it_comes_back_from_json_exactly(declared):
-    event = Repeated(count=3, event=Release(mechanism=declared.scaled(1 / 3)))
+@pytest.mark.parametrize("one", EVENTS)
+def test_an_event_with_it_comes_back_from_json_exactly(one):
+    event = Repeated(count=3, event=scaled(one, 1 / 3))
     assert ADAPTER.validate_json(event.model_dump_json()) == event
 
 
@@ -51,10 +58,21 @@ def test_it_composes_and_a_group_pays_more(declared):
     assert list(leaves(one).values()) == [1]
 
 
-@pytest.mark.parametrize("declared", EXAMPLES)
-def test_every_answer_says_that_it_trusts_the_declaration(declared):
-    assert Assumption.AS_DECLARED in type(declared).FACTS.assumptions
-    assert "what is only declared holds for every two neighbours, whatever was released before" in caveats_of(Release(mechanism=declared))
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.kind)
+def test_a_selection_composes_and_a_group_pays_more(law):
+    one = RepeatedAndSelected(runs=law, event=gaussian(4.0))
+    found = [
+        profile(event, "rdp").epsilon(1e-4).upper
+        for event in (one, Repeated(count=3, event=one), Grouped(size=3, unit="household", event=one))
+    ]
+    assert 0.0 < found[0] < found[1] < found[2]
+    assert list(leaves(one).values()) == [1]
+
+
+@pytest.mark.parametrize("one", EVENTS)
+def test_every_answer_says_that_it_trusts_the_declaration(one):
+    assert all(Assumption.AS_DECLARED in type(leaf.mechanism).FACTS.assumptions for leaf in leaves(one))
+    assert "what is only declared holds for every two neighbours, whatever was released before" in caveats_of(one)
 
 
 @pytest.mark.parametrize("declared", EXAMPLES)

@@ -12,12 +12,13 @@ import scipy
 
 from zetadp.accountants.accountant import Accountant
 from zetadp.accountants.dominating import pair_of, statement, unsupported_reason
-from zetadp.accountants.largest_loss import pure_epsilon
-from zetadp.accountants.leaf import Leaf
+from zetadp.accountants.leaf import Leaf, Selection
 from zetadp.accountants.pairs import SHIFT_ERROR, Pair
 from zetadp.accountants.profile import Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon, check_order
 from zetadp.accountants.routes.rdp import integer_moments
 from zetadp.accountants.routes.rdp.moments import PairMoments
+from zetadp.accountants.routes.rdp.selected_moments import SelectedMoments
+from zetadp.accountants.selected.largest import largest_loss_of
 from zetadp.accountants.shared_sample import derivation
 from zetadp.mechanisms.base import Step
 from zetadp.mechanisms.local import LocalRelease
@@ -63,7 +64,7 @@ class RdpProfile(PrivacyProfile):
         if epsilon >= self.pure_epsilon:
             return DeltaBound(log_lower=-math.inf, log_upper=-math.inf, route=ROUTE)
         # Canonne, Kamath and Steinke 2020, Proposition 12.
-        order, log_delta = self._best(lambda a: (a - 1.0) * (self._renyi(a) - epsilon + math.log1p(-1.0 / a)) - math.log(a))
+        order, log_delta = self.best(lambda a: (a - 1.0) * (self._renyi(a) - epsilon + math.log1p(-1.0 / a)) - math.log(a))
         return DeltaBound(log_lower=-math.inf, log_upper=min(0.0, log_delta), route=f"{ROUTE}(order={order:.4g})")
 
     def epsilon(self, delta: float) -> Bound:
@@ -75,12 +76,12 @@ class RdpProfile(PrivacyProfile):
 
     def best_order(self, delta: float) -> tuple[float, float]:
         """(the finite order whose bound at ``delta`` is smallest, that bound, possibly negative)."""
-        return self._best(lambda a: epsilon_at_order(a, self._renyi(a), delta))
+        return self.best(lambda a: epsilon_at_order(a, self._renyi(a), delta))
 
     @cached_property
     def pure_epsilon(self) -> float:
         """The Renyi divergence of infinite order: the sum of the largest losses; infinite if one of them is unbounded."""
-        losses = (count * _largest_loss(leaf) for leaf, count in self._parts.items())
+        losses = (count * largest_loss_of(leaf) for leaf, count in self._parts.items())
         return math.fsum(losses) * (1.0 + SHIFT_ERROR)
 
     def derivation(self) -> tuple[Step, ...]:
@@ -100,7 +101,7 @@ class RdpProfile(PrivacyProfile):
         assert value is not None  # this profile has every order
         return value
 
-    def _best(self, cost: Callable[[float], float]) -> tuple[float, float]:
+    def best(self, cost: Callable[[float], float]) -> tuple[float, float]:
         """(order, cost) near the minimum over orders: a grid, then a search around its best point. Any order is sound."""
 
         def at(log_order: float) -> float:
@@ -131,6 +132,8 @@ def epsilon_at_order(order: float, renyi: float, delta: float) -> float:
 
 def leaf_renyi(leaf: Leaf, order: float) -> float:
     """Upper bound on the Renyi divergence of one sampled release, in both directions of neighbours."""
+    if isinstance(leaf.mechanism, Selection):
+        return min(_selected(leaf.mechanism).renyi(order), largest_loss_of(leaf))
     concentrated = _concentrated(leaf)
     return pair_renyi(pair_of(leaf), order) if concentrated is None else leaf.group**2 * concentrated.renyi(order) * (1.0 + 1e-12)
 
@@ -141,8 +144,10 @@ def _concentrated(leaf: Leaf) -> ConcentratedLoss | None:
     return loss if isinstance(loss, ConcentratedLoss) and leaf.is_whole else None
 
 
-def _largest_loss(leaf: Leaf) -> float:
-    return pure_epsilon(pair_of(leaf)) if _concentrated(leaf) is None else math.inf
+@lru_cache(maxsize=64)
+def _selected(selection: Selection) -> SelectedMoments:
+    base = RdpProfile(dict(selection.parts), ())
+    return SelectedMoments(selection.runs, base, base.pure_epsilon)
 
 
 _shared_moments = lru_cache(maxsize=64)(PairMoments.of)
@@ -193,7 +198,14 @@ def _shown_renyi(whole: float, order: float, shown: float) -> float:
 
 def renyi_reason(parts: Iterable[Leaf]) -> str | None:
     """Why no Renyi divergence is known here for one of these leaves, or None."""
-    return next((reason for leaf in parts if _concentrated(leaf) is None and (reason := unsupported_reason(leaf)) is not None), None)
+    for leaf in parts:
+        if isinstance(leaf.mechanism, Selection):
+            reason = renyi_reason(base for base, _ in leaf.mechanism.parts)
+        else:
+            reason = None if _concentrated(leaf) is not None else unsupported_reason(leaf)
+        if reason is not None:
+            return reason
+    return None
 
 
 @final
@@ -206,10 +218,19 @@ class RdpAccountant(Accountant):
         "Mironov 2017, arXiv:1702.07476",
         "Mironov, Talwar and Zhang 2019, arXiv:1908.10530",
         "Canonne, Kamath and Steinke 2020, arXiv:2004.00010",
+        "Papernot and Steinke 2022, arXiv:2110.03620",
     )
 
     def unsupported_parts(self, parts: Mapping[Leaf, int]) -> str | None:
         return renyi_reason(parts)
+
+    def unsupported_selection(self, parts: Mapping[Leaf, int], chosen: Selection) -> str | None:
+        del chosen
+        return self.unsupported_parts(parts)
+
+    def of_selection(self, parts: Mapping[Leaf, int], chosen: Selection) -> PrivacyProfile:
+        del chosen
+        return self._profile(parts)
 
     def _profile(self, parts: Mapping[Leaf, int]) -> PrivacyProfile:
         return RdpProfile(parts, leaf_steps(parts))

@@ -17,6 +17,7 @@ from zetadp.accountants.events import (
     RandomlyAllocated,
     Release,
     Repeated,
+    RepeatedAndSelected,
     TruncatedPoissonSampled,
     leaves,
     non_private_reason,
@@ -82,6 +83,8 @@ def _on_all_data(event: Event) -> Event:
             return _on_all_data(event.event)
         case Repeated():
             return Repeated(count=event.count, event=_on_all_data(event.event))
+        case RepeatedAndSelected():
+            return RepeatedAndSelected(runs=event.runs, event=_on_all_data(event.event))
         case Grouped():
             return Grouped(size=event.size, unit=event.unit, event=_on_all_data(event.event))
         case Composed():

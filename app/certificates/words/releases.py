@@ -16,6 +16,7 @@ from zetadp.accountants.events import (
     RandomlyAllocated,
     Release,
     Repeated,
+    RepeatedAndSelected,
     Sampled,
     TruncatedPoissonSampled,
     releases,
@@ -194,7 +195,7 @@ def _parts(event: Event, group: int, count: int) -> Iterator[tuple[SingleRelease
                 yield from _parts(part, group, count)
         case Grouped():
             yield from _parts(event.event, group * event.size, count)
-        case NonPrivate():
-            return
+        case NonPrivate() | RepeatedAndSelected():
+            return  # the second is refused, like all that is only declared
         case Release() | PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated():
             yield event, group, count

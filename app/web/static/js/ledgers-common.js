@@ -46,6 +46,8 @@ function eventWords(event) {
       return `${event.steps} times ${eventWords(event.event)}, each unit in one of them`;
     case "fixed_size_sampled":
       return `${eventWords(event.event)} of a random sample of fixed size`;
+    case "repeated_and_selected":
+      return `the best of about ${figure(event.runs.mean)} runs of: ${eventWords(event.event)}`;
     case "composed":
       return `${event.events?.length ?? "several"} events together`;
     default:

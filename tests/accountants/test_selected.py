@@ -1,0 +1,475 @@
+"""The best of a random number of runs: against exact laws of the best run, for every order of a few outputs, in thirty digits."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from functools import lru_cache
+
+import mpmath
+import numpy as np
+import pytest
+from dp_accounting import dp_event as library
+from dp_accounting import rdp as library_rdp
+from pydantic import TypeAdapter, ValidationError
+from scipy.special import ndtr
+
+from tests.accountants.events import gaussian, laplace, training
+from zetadp.accountants import (
+    Composed,
+    Grouped,
+    NonPrivate,
+    PoissonSampled,
+    Release,
+    Repeated,
+    RepeatedAndSelected,
+    Target,
+    accountant_named,
+    leaves,
+    profile,
+)
+from zetadp.accountants.calibration import NoiseScale, calibrate_scale, solve
+from zetadp.accountants.dp_accounting_events import from_dp_accounting, to_dp_accounting
+from zetadp.accountants.events import Event
+from zetadp.accountants.filters.budgets import GdpBudget, PureBudget, ZcdpBudget
+from zetadp.accountants.filters.filter import Filter
+from zetadp.accountants.filters.renyi_budgets import RdpBudget
+from zetadp.accountants.selected import poisson
+from zetadp.accountants.selected.largest import largest_loss_of
+from zetadp.app.calculators.caveats import caveats_of
+from zetadp.mechanisms import (
+    Adjacency,
+    ApproximateGuarantee,
+    GdpGuarantee,
+    InvalidParameter,
+    PureGuarantee,
+    UnsupportedEvent,
+    ZcdpGuarantee,
+)
+from zetadp.mechanisms.declared.runs import GeometricRuns, LogarithmicRuns, PoissonRuns, TruncatedNegativeBinomialRuns
+
+mpmath.mp.dps = 40
+
+WHO = {"adjacency": "add_remove", "unit": "record"}
+LAWS = [
+    GeometricRuns(mean=1.0),
+    GeometricRuns(mean=8.0),
+    LogarithmicRuns(mean=5.0),
+    TruncatedNegativeBinomialRuns(mean=4.0, shape=-0.5),
+    TruncatedNegativeBinomialRuns(mean=20.0, shape=3.0),
+    PoissonRuns(mean=0.25),
+    PoissonRuns(mean=1.0),
+    PoissonRuns(mean=6.0),
+]
+EPSILONS = [0.0, 0.3, 0.8, 1.5, 2.5, 4.0]
+ORDERS = [1.05, 1.5, 2.0, 5.0, 30.0]
+
+
+def best_of(runs, base):
+    return RepeatedAndSelected(runs=runs, event=base)
+
+
+def pure(epsilon):
+    return Release(mechanism=PureGuarantee(epsilon=epsilon, **WHO))
+
+
+def gdp(mu):
+    return Release(mechanism=GdpGuarantee(mu=mu, **WHO))
+
+
+@lru_cache
+def gamma_of(mean, eta):
+    """The exact gamma of a mean."""
+    if mean == 1.0:
+        return mpmath.mpf(1)
+    m, eta = mpmath.mpf(mean), mpmath.mpf(eta)
+
+    def excess(t):
+        g = mpmath.exp(-t)
+        return mpmath.log((1 / g - 1) / t if eta == 0 else eta * (1 / g - 1) / (1 - g**eta)) - mpmath.log(m)
+
+    return mpmath.exp(-mpmath.findroot(excess, (mpmath.mpf("1e-3"), mpmath.mpf(50)), solver="anderson", tol=1e-35))
+
+
+def generating(runs):
+    """phi(z) = E z^K in closed form."""
+    if isinstance(runs, PoissonRuns):
+        return lambda z: mpmath.exp(runs.mean * (z - 1))
+    gamma, eta = gamma_of(runs.mean, runs.eta), mpmath.mpf(runs.eta)
+    if gamma == 1:
+        return lambda z: z
+    if eta == 0:
+        return lambda z: mpmath.log(1 - (1 - gamma) * z) / mpmath.log(gamma)
+    return lambda z: ((1 - (1 - gamma) * z) ** -eta - 1) / (gamma**-eta - 1)
+
+
+def probabilities(runs):
+    """P[K = k] for k = 0, 1, ..., from the definition, until what is left is below 1e-30."""
+    if isinstance(runs, PoissonRuns):
+        return [mpmath.exp(-runs.mean) * mpmath.mpf(runs.mean) ** k / mpmath.factorial(k) for k in range(120)]
+    gamma, eta = gamma_of(runs.mean, runs.eta), mpmath.mpf(runs.eta)
+    weights, weight, k = [mpmath.mpf(0)], 1 - gamma, 1
+    while weight > mpmath.mpf("1e-32") * sum(weights[-1:], mpmath.mpf(1)) * gamma:
+        weights.append(weight)
+        weight, k = weight * (1 - gamma) * (k + eta) / (k + 1), k + 1
+    total = sum(weights) or mpmath.mpf(1)
+    return [mpmath.mpf(0), mpmath.mpf(1)] if gamma == 1 else [weight / total for weight in weights]
+
+
+@pytest.mark.parametrize("runs", LAWS, ids=repr)
+def test_laws_of_the_number_of_runs_are_those_of_their_definition(runs):
+    law, phi = probabilities(runs), generating(runs)
+    assert abs(sum(k * p for k, p in enumerate(law)) - mpmath.mpf(runs.mean)) < 1e-27 * runs.mean
+    for z in (0, mpmath.mpf("0.3"), mpmath.mpf("0.9")):
+        assert abs(sum(p * z**k for k, p in enumerate(law)) - phi(z)) < 1e-27
+    if not isinstance(runs, PoissonRuns):
+        low, high = runs.spread
+        assert low <= -mpmath.log(gamma_of(runs.mean, runs.eta)) <= high <= low * (1 + 1e-11)
+
+
+def selected(law, order, phi):
+    """The law of the best run over the outputs, best first in ``order``, with "nothing" at the end."""
+    found, above = [mpmath.mpf(0)] * len(law), mpmath.mpf(0)
+    for i in order:
+        found[i] = phi(1 - above) - phi(1 - above - law[i])
+        above += law[i]
+    return [*found, phi(mpmath.mpf(0))]
+
+
+def hockey_stick(p, q, epsilon):
+    return sum((max(a - mpmath.exp(epsilon) * b, 0) for a, b in zip(p, q, strict=True)), mpmath.mpf(0))
+
+
+def renyi(p, q, order):
+    return mpmath.log(sum(a ** mpmath.mpf(order) * b ** (1 - mpmath.mpf(order)) for a, b in zip(p, q, strict=True) if a > 0)) / (order - 1)
+
+
+def responses(epsilon, count):
+    """The outputs of randomised responses, the first and last split in a sliver and the rest: an order may put something between them."""
+    e = mpmath.mpf(epsilon)
+    up = mpmath.exp(e) / (1 + mpmath.exp(e))
+    pairs = [(mpmath.mpf(1), mpmath.mpf(1))]
+    for _ in range(count):
+        pairs = [(a * x, b * y) for a, b in pairs for x, y in ((up, 1 - up), (1 - up, up))]
+    merged = {}
+    for a, b in pairs:
+        key = mpmath.nstr(a / b, 12)
+        merged[key] = tuple(x + y for x, y in zip(merged.get(key, (0, 0)), (a, b), strict=True))
+    sliver = mpmath.mpf("1e-3")
+    first, *others, last = merged.values()
+    split = [*others, *((a * part, b * part) for a, b in (first, last) for part in (sliver, 1 - sliver))]
+    return [a for a, _ in split], [b for _, b in split]
+
+
+def binned(mu, cuts):
+    """A Gaussian pair whose output is only known to the bin."""
+    edges = [mpmath.mpf("-inf"), *map(mpmath.mpf, cuts), mpmath.mpf("inf")]
+    laws = [[mpmath.ncdf(b - shift) - mpmath.ncdf(a - shift) for a, b in itertools.pairwise(edges)] for shift in (mu, 0)]
+    return laws[0], laws[1]
+
+
+BASES = {
+    "one response": (pure(0.7), responses(0.7, 1)),
+    "two responses": (Repeated(count=2, event=pure(0.6)), responses(0.6, 2)),
+    "gaussian in bins": (gdp(1.0), binned(1.0, (-2.5, -1.0, 1.5, 3.0))),
+    "small gaussian in bins": (gdp(0.2), binned(0.2, (-3.0, -1.5, 1.5, 3.0))),
+}
+
+
+@lru_cache
+def selections(runs, name):
+    """Laws of the best run under both neighbours in both directions, for every order of the outputs."""
+    p, q = BASES[name][1]
+    phi = generating(runs)
+    laws = [(selected(p, order, phi), selected(q, order, phi)) for order in itertools.permutations(range(len(p)))]
+    return [*laws, *((b, a) for a, b in laws)]
+
+
+@pytest.mark.parametrize("name", BASES)
+@pytest.mark.parametrize("runs", LAWS, ids=repr)
+def test_no_order_of_the_outputs_loses_more_than_the_profile_says(runs, name):
+    found = profile(best_of(runs, BASES[name][0]))
+    for epsilon in EPSILONS:
+        truth = max(hockey_stick(p, q, epsilon) for p, q in selections(runs, name))
+        assert mpmath.exp(found.delta(epsilon).log_upper) >= truth * (1 - mpmath.mpf("1e-12"))
+
+
+def ranked(runs, law):
+    """Laws of the best run where the scores rank one set of outputs, or a random part of it, above another one and that above the rest."""
+    phi, found, shares = generating(runs), [], [mpmath.mpf(share) for share in ("1", "0.5", "0.2", "0.1", "0.01", "1e-3", "1e-4")]
+    for places in itertools.product((0, 1, 2), repeat=len(law[0])):
+        sums = [[sum((x for x, place in zip(one, places, strict=True) if place == k), mpmath.mpf(0)) for k in (1, 2)] for one in law]
+        for top, middle in itertools.product(shares, repeat=2):
+            masses = [(top * above, middle * below, 1 - top * above - middle * below) for above, below in sums]
+            found.append(tuple(selected(one, (0, 1, 2), phi) for one in masses))
+    return found
+
+
+@pytest.mark.parametrize(("name", "law"), [("one response", responses(0.7, 1)), ("two responses", responses(0.6, 2))], ids=["one", "two"])
+@pytest.mark.parametrize("runs", LAWS, ids=repr)
+def test_the_lower_end_is_lost_under_some_scores(runs, name, law):
+    found = profile(best_of(runs, BASES[name][0]))
+    merged = [[one[0] + one[1], one[2] + one[3]] if name == "one response" else [one[0], one[1] + one[2], one[3] + one[4]] for one in law]
+    laws = ranked(runs, merged)
+    for epsilon in EPSILONS:
+        truth = max(hockey_stick(p, q, epsilon) for p, q in laws)
+        bound = found.delta(epsilon)
+        assert mpmath.exp(bound.log_lower) <= truth
+        if truth > 1e-25:
+            at = found.epsilon(float(truth))
+            assert at.lower <= epsilon + 1e-9
+            assert at.upper >= epsilon - 1e-9
+
+
+@pytest.mark.parametrize("name", BASES)
+@pytest.mark.parametrize("runs", LAWS, ids=repr)
+def test_no_order_of_the_outputs_has_a_larger_renyi_divergence(runs, name):
+    found = profile(best_of(runs, BASES[name][0]), "rdp")
+    laws = selections(runs, name)[:: 7 if len(BASES[name][1][0]) > 4 else 1]
+    for order in ORDERS:
+        assert found.rdp(order) >= max(renyi(p, q, order) for p, q in laws) * (1 - mpmath.mpf("1e-12"))
+
+
+@pytest.mark.parametrize("runs", LAWS, ids=repr)
+@pytest.mark.parametrize("epsilon", [0.01, 0.7, 5.0])
+def test_the_largest_loss_of_a_pure_base_is_reached_by_no_order_but_nearly(runs, epsilon):
+    bound = largest_loss_of(*leaves(best_of(runs, pure(epsilon))))
+    e, phi, sliver = mpmath.exp(mpmath.mpf(epsilon)), generating(runs), mpmath.mpf("1e-12")
+    low, high = 1 / (1 + e), e / (1 + e)
+    p, q = [low, high * sliver, high * (1 - sliver)], [high, low * sliver, low * (1 - sliver)]
+    a, b = selected(p, (0, 1, 2), phi), selected(q, (0, 1, 2), phi)
+    truth = max(abs(mpmath.log(x / y)) for x, y in zip(a, b, strict=True) if x > 0)
+    assert truth <= bound * (1 + mpmath.mpf("1e-12"))
+    assert bound <= truth * (1 + 1e-6)
+    if not isinstance(runs, PoissonRuns):
+        assert bound <= (2 + runs.eta) * epsilon * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(("mean", "mu", "epsilon"), [(6.0, 0.5, 2.0), (1.0, 1.0, 3.0), (40.0, 0.2, 4.0)])
+def test_chords_of_a_gaussian_profile_lie_above_its_mean_and_close(mean, mu, epsilon):
+    def delta(t):
+        return mpmath.ncdf(mu / 2 - t / mu) - mpmath.exp(t) * mpmath.ncdf(-mu / 2 - t / mu)
+
+    def exact(y):
+        rho, tau = 1 / mpmath.expm1(y), epsilon + y - mean * delta(mpmath.mpf(y))
+        return mean * mpmath.quad(lambda x: rho * mpmath.exp(-rho * x) * delta(tau - x), [0, 1 / rho, 5 / rho, 20 / rho, 100 / rho])
+
+    step = 2.0 ** math.floor(math.log2(max(epsilon - mean * delta(0), epsilon / 8) / 16))
+    truth = min(exact(step * k) for k in (0.125, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0))
+    plain = profile(gdp(mu))
+    found = mpmath.exp(poisson.log_delta_upper(mean, plain.log_delta_upper, epsilon))
+    assert truth <= found <= 1.4 * truth
+
+
+def test_a_base_that_may_fail_is_answered_by_its_profile_and_not_by_moments():
+    runs, fact = GeometricRuns(mean=3.0), Release(mechanism=ApproximateGuarantee(epsilon=0.5, delta=1e-3, **WHO))
+    found, e = profile(best_of(runs, fact)), mpmath.exp(mpmath.mpf("0.5"))
+    rest = 1 - mpmath.mpf("1e-3")
+    p = [mpmath.mpf("1e-3"), rest * e / (1 + e), rest / (1 + e), mpmath.mpf(0)]
+    phi = generating(runs)
+    for epsilon in EPSILONS:
+        laws = [(selected(p, order, phi), selected(p[::-1], order, phi)) for order in itertools.permutations(range(4))]
+        assert found.delta(epsilon).upper >= max(hockey_stick(a, b, epsilon) for a, b in laws)
+    with pytest.raises(UnsupportedEvent, match="may fail"):
+        profile(Repeated(count=2, event=best_of(runs, fact)))
+
+
+@pytest.mark.parametrize("runs", [law for law in LAWS if law.mean >= 1.0 and getattr(law, "shape", 0.0) >= 0.0], ids=repr)
+@pytest.mark.parametrize("base", [gaussian(2.0), laplace(3.0), training(0.05, 1.0, 50)], ids=["gaussian", "laplace", "training"])
+def test_renyi_divergences_are_dp_accountings_or_less_where_it_has_fewer_orders(runs, base):
+    orders = np.concatenate([1.0 + np.geomspace(0.02, 1.0, 40), np.geomspace(2.1, 400.0, 120)])
+    event, mine = best_of(runs, base), profile(best_of(runs, base), "rdp")
+    there = library_rdp.RdpAccountant(orders)
+    there.compose(to_dp_accounting(event))
+    for order, theirs in list(zip(orders, there.rdp, strict=True))[::20]:
+        assert mine.rdp(float(order)) <= theirs * (1 + 1e-6)
+    epsilon, theirs = mine.epsilon(1e-5).upper, there.get_epsilon(1e-5)
+    assert epsilon <= theirs * (1 + 1e-6)
+    # Where the base is pure, so is the selection; and what Theorem 2 says of the weights is less than its deltas do.
+    if mine.pure_epsilon == math.inf:
+        assert epsilon >= theirs * 0.98 if isinstance(runs, PoissonRuns) or runs.mean == 1.0 else 0.6 * theirs <= epsilon < theirs
+
+
+def test_a_mean_below_one_costs_something_where_dp_accounting_would_not():
+    # P = Q up to 1e-3: log of the mean over order - 1 alone would be below 0.
+    assert profile(best_of(PoissonRuns(mean=0.1), gdp(1e-3)), "rdp").rdp(2.0) == pytest.approx(1e-6, rel=1e-9)
+
+
+@pytest.mark.parametrize("runs", LAWS, ids=repr)
+def test_it_comes_back_from_json_and_from_dp_accounting(runs):
+    event = Composed(events=(gaussian(3.0), Repeated(count=2, event=best_of(runs, training(0.1, 2.0, 3)))))
+    adapter: TypeAdapter[Event] = TypeAdapter(Event)
+    assert adapter.validate_json(event.model_dump_json()) == event
+    shape = {"geometric": 1.0, "logarithmic": 0.0, "poisson": math.inf}.get(runs.kind) or getattr(runs, "shape", 0.0)
+    there = library.RepeatAndSelectDpEvent(library.GaussianDpEvent(2.0), runs.mean, shape)
+    assert from_dp_accounting(there, adjacency=Adjacency.ADD_REMOVE, unit="record").runs == runs
+
+
+def test_a_group_pays_for_its_size_in_every_run():
+    inside = best_of(GeometricRuns(mean=5.0), Grouped(size=4, unit="user", event=gaussian(8.0)))
+    outside = Grouped(size=4, unit="user", event=best_of(GeometricRuns(mean=5.0), gaussian(8.0)))
+    assert leaves(inside) == leaves(outside)
+    assert profile(outside).epsilon(1e-5) == profile(best_of(GeometricRuns(mean=5.0), gaussian(2.0))).epsilon(1e-5)
+
+
+def test_one_run_is_the_base():
+    for base in (gaussian(1.5), laplace(2.0), training(0.02, 1.0, 100)):
+        one, plain = profile(best_of(GeometricRuns(mean=1.0), base)).epsilon(1e-5), profile(base).epsilon(1e-5)
+        assert plain.upper <= one.upper <= plain.upper * (1 + 1e-9) + 1e-12
+        assert one.lower <= plain.lower * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", ["auto", "gdp", "contour", "rdp"])
+@pytest.mark.parametrize("runs", [GeometricRuns(mean=6.0), PoissonRuns(mean=3.0)], ids=repr)
+def test_every_accountant_keeps_its_promises_about_a_selection(runs, name):
+    event = best_of(runs, Repeated(count=3, event=gaussian(3.0)))
+    found = accountant_named(name).profile(event)
+    best = profile(event)
+    for delta in (1e-2, 1e-5, 1e-9):
+        bound = found.epsilon(delta)
+        assert best.epsilon(delta).lower <= bound.upper
+        assert bound.lower <= best.epsilon(delta).upper
+        assert found.delta(bound.upper).upper <= delta * (1 + 1e-6)
+        assert found.epsilon_upper(delta) == pytest.approx(bound.upper, rel=1e-6)
+    deltas = [found.delta(epsilon) for epsilon in (0.0, 0.4, 0.8, 1.5, 3.0, math.inf)]
+    assert all(later.log_upper <= earlier.log_upper for earlier, later in itertools.pairwise(deltas))
+    assert deltas[-1].upper == 0.0
+    assert all(step.source and step.formula for step in found.derivation())
+    for ask, text in (
+        (lambda: found.epsilon(0.0), "delta must be in (0, 1), got 0.0"),
+        (lambda: found.epsilon_at_log_delta(0.0), "log_delta must be finite and < 0, got 0.0"),
+        (lambda: found.delta(-1.0), "epsilon must be >= 0, got -1.0"),
+        (lambda: found.rdp(1.0), "order must be finite and > 1, got 1.0"),
+    ):
+        with pytest.raises(InvalidParameter) as caught:
+            ask()
+        assert str(caught.value) == text
+
+
+def test_a_bracket_of_many_gaussian_releases_is_proved_from_both_sides():
+    for runs, width in ((GeometricRuns(mean=10.0), 1.25), (LogarithmicRuns(mean=10.0), 1.25)):
+        found = profile(best_of(runs, gaussian(2.0))).epsilon(1e-5)
+        assert found.route == "selected(gdp)"
+        assert profile(gaussian(2.0)).epsilon(1e-5).upper < found.lower < found.upper < width * found.lower
+        assert found.upper < profile(best_of(runs, gaussian(2.0)), "rdp").epsilon(1e-5).upper
+
+
+@pytest.mark.parametrize("runs", [GeometricRuns(mean=8.0), LogarithmicRuns(mean=5.0), PoissonRuns(mean=6.0)], ids=repr)
+@pytest.mark.parametrize("probability", [0.05, 0.5])
+def test_a_sampled_release_loses_its_lower_end_under_scores_of_half_lines(runs, probability):
+    bound = profile(best_of(runs, PoissonSampled(probability=probability, event=gaussian(1.0)))).epsilon(1e-4)
+    t, eta = (runs.spread.low, runs.eta) if not isinstance(runs, PoissonRuns) else (0.0, None)
+
+    def chosen(share):
+        if eta is None:
+            return -np.expm1(-runs.mean * share)
+        u = np.log1p(share * math.expm1(t))
+        return u / t if eta == 0.0 else np.expm1(-eta * u) / math.expm1(-eta * t)
+
+    lower, upper = np.arange(-6.0, 3.0, 0.02), np.arange(-1.0, 6.0, 0.02)
+
+    def laws(x):
+        return (1.0 - probability) * ndtr(x) + probability * ndtr(x - 1.0), ndtr(x)
+
+    below, above = laws(lower), [1.0 - one for one in laws(upper)]
+    found = []
+    for first, second in ((0, 1), (1, 0)):
+        # The set on top is what the other neighbour has more of, and the test's set is at the other end of the line.
+        tops, tests = (below, above) if first == 0 else ([1.0 - one for one in laws(upper)], below)
+        for top, part in itertools.product((0.0, 0.2, 0.5, 1.0), (1.0, 0.1, 0.01, 1e-3, 1e-4)):
+            p_top, q_top = (top * tops[k][:, None] for k in (first, second))
+            p_set, q_set = (part * tests[k][None, :] for k in (first, second))
+            p = chosen(np.minimum(p_top + p_set, 1.0)) - chosen(p_top)
+            q = chosen(np.minimum(q_top + q_set, 1.0)) - chosen(q_top)
+            apart = lower[:, None] < upper[None, :] if first == 0 else upper[:, None] > lower[None, :]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                loss = np.where(apart & (p > 1e-4), np.log((p - 1e-4) / q), -np.inf)
+            found.append(np.nanmax(loss))
+    assert bound.lower <= max(found) * (1 + 1e-3)
+    assert bound.upper >= max(found) * (1 - 1e-9)
+    assert bound.lower > profile(PoissonSampled(probability=probability, event=gaussian(1.0))).epsilon(1e-4).upper
+
+
+def test_next_to_other_releases_it_has_a_renyi_bound_alone():
+    both = Composed(events=(gaussian(2.0), best_of(GeometricRuns(mean=4.0), gaussian(3.0))))
+    found = profile(both)
+    assert found.epsilon(1e-5).lower == 0.0
+    assert found.epsilon(1e-5).route.startswith("rdp")
+    one, rest = profile(best_of(GeometricRuns(mean=4.0), gaussian(3.0)), "rdp"), profile(gaussian(2.0), "rdp")
+    assert found.rdp(5.0) == pytest.approx(one.rdp(5.0) + rest.rdp(5.0), rel=1e-12)
+    assert accountant_named("contour").unsupported(both) == (
+        "the best of several runs has no dominating pair that is known here: only its Renyi divergences compose"
+    )
+
+
+def test_a_selection_of_selections_is_answered():
+    inner = best_of(GeometricRuns(mean=2.0), pure(0.2))
+    outer = best_of(LogarithmicRuns(mean=3.0), inner)
+    found = profile(outer)
+    assert found.epsilon(1e-9).upper <= largest_loss_of(*leaves(outer)) * (1 + 1e-9)
+    assert profile(inner).epsilon(1e-6).upper < found.epsilon(1e-6).upper
+    assert profile(outer, "rdp").rdp(4.0) >= profile(inner, "rdp").rdp(4.0)
+
+
+def test_zcdp_has_a_selection_too_and_no_lower_end():
+    bound = profile(best_of(GeometricRuns(mean=4.0), Release(mechanism=ZcdpGuarantee(rho=0.05, **WHO)))).epsilon(1e-5)
+    assert 0.0 == bound.lower < bound.upper < math.inf
+
+
+def test_samples_of_a_selection_are_refused():
+    with pytest.raises(InvalidParameter, match="not the best of several runs"):
+        leaves(PoissonSampled(probability=0.1, event=best_of(GeometricRuns(mean=2.0), gaussian())))
+
+
+def test_without_a_guarantee_of_the_base_there_is_none():
+    assert profile(best_of(PoissonRuns(mean=2.0), NonPrivate(reason="labels"))).epsilon(1e-5).lower == math.inf
+
+
+def test_parts_agree_about_neighbours():
+    with pytest.raises(ValidationError, match="must have the same unit, got 'record' and 'user'"):
+        Composed(events=(best_of(PoissonRuns(mean=2.0), gaussian()), gaussian(unit="user")))
+
+
+@pytest.mark.parametrize(
+    ("law", "fields", "text"),
+    [
+        (GeometricRuns, {"mean": 0.5}, "greater than or equal to 1"),
+        (PoissonRuns, {"mean": 0.0}, "greater than or equal to 0.000001"),
+        (TruncatedNegativeBinomialRuns, {"mean": 2.0, "shape": -1.0}, "greater than -1"),
+        (TruncatedNegativeBinomialRuns, {"mean": 1e6, "shape": -0.99}, "mean must be smaller for the shape -0.99"),
+    ],
+)
+def test_laws_out_of_range_are_refused(law, fields, text):
+    with pytest.raises(ValidationError, match=text):
+        law(**fields)
+
+
+def test_filters_charge_pure_epsilon_or_renyi_divergences_and_refuse_the_rest():
+    def opened(budget):
+        return Filter.opened(budget, Adjacency.ADD_REMOVE, "record")
+
+    discrete, noisy = best_of(GeometricRuns(mean=4.0), pure(0.1)), best_of(GeometricRuns(mean=4.0), gaussian(4.0))
+    left = 1.0 - opened(PureBudget(epsilon=1.0)).spend(discrete).remaining.epsilon
+    assert left == pytest.approx(largest_loss_of(*leaves(discrete)), rel=1e-12)
+    assert opened(ZcdpBudget(rho=1.0)).spend(discrete).remaining.rho == pytest.approx(1.0 - left**2 / 2, rel=1e-12)
+    assert opened(GdpBudget(mu=1.0)).admits(discrete)
+    spent = opened(RdpBudget(orders=(8.0,), values=(2.0,))).spend(noisy)
+    assert spent.remaining.values[0] == pytest.approx(2.0 - profile(noisy, "rdp").rdp(8.0), rel=1e-12)
+    for budget in (PureBudget(epsilon=1.0), ZcdpBudget(rho=1.0), GdpBudget(mu=1.0)):
+        with pytest.raises(UnsupportedEvent, match="costs Renyi divergences only; use an rdp budget"):
+            opened(budget).spend(noisy)
+
+
+def test_noise_is_calibrated_for_the_whole_selection():
+    event = best_of(LogarithmicRuns(mean=10.0), gaussian())
+    factor = calibrate_scale(event, epsilon=2.0, delta=1e-5)
+    assert profile(best_of(LogarithmicRuns(mean=10.0), gaussian(factor))).epsilon(1e-5).upper <= 2.0
+    assert profile(best_of(LogarithmicRuns(mean=10.0), gaussian(0.999 * factor))).epsilon(1e-5).upper > 2.0
+    inner = solve(event, NoiseScale(at="/event"), Target(epsilon=2.0, delta=1e-5), accountant_named("auto"))
+    assert inner.value == pytest.approx(factor, rel=1e-4)
+
+
+def test_answers_say_that_the_rest_of_the_runs_stay_secret():
+    found = caveats_of(best_of(PoissonRuns(mean=3.0), gaussian()))
+    assert "of the runs that the best was chosen from nothing else is released, nor how many there were" in found
+    assert "one record moves each query by no more than the stated sensitivity" in found
