@@ -8,6 +8,7 @@ for repeated ones stands beside. Processor time is that of all processes of a se
 
 from __future__ import annotations
 
+import gc
 import http.client
 import json
 import os
@@ -130,22 +131,27 @@ def serve(which: str, folder: str, announce: Callable[[int], None]) -> None:
         await request.body()
         return JSONResponse({"epsilon": 1.0})
 
+    gc.set_threshold(50_000)  # as ``zetadp serve`` has it, and more below
     if which == "empty":
         application = FastAPI()
         constant.__annotations__ = {"request": Request, "return": JSONResponse}  # FastAPI looks for names among the module's
         application.add_api_route(PROFILES, constant, methods=["POST"])
     else:
+        from zetadp.app.kit.logs import configure_logs
         from zetadp.app.kit.settings import Settings
         from zetadp.app.main import create_app
 
+        configure_logs("info")
         application = create_app(Settings(data_dir=Path(folder), requests_per_address="1000000000/minute"))
     # With its protocol named asyncio turns Nagle's algorithm off; otherwise answers in two packets wait 40 ms for an acknowledgement.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
     listener.listen()
     announce(listener.getsockname()[1])
-    # As ``zetadp serve`` has it, but that connections wait for the other kinds' turns.
-    config = uvicorn.Config(application, log_level="warning", access_log=False, server_header=False, timeout_keep_alive=600)
+    # But that connections wait for the other kinds' turns.
+    config = uvicorn.Config(
+        application, log_level="warning", access_log=False, proxy_headers=False, server_header=False, timeout_keep_alive=600
+    )
     uvicorn.Server(config).run(sockets=[listener])
 
 

@@ -136,7 +136,8 @@ def test_the_same_question_is_answered_from_memory(apart: tuple[httpx2.Client, P
     def nobody(*_arguments: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(pool, "answer", nobody)
+    monkeypatch.setattr(pool, "at_once", nobody)
+    monkeypatch.setattr(pool, "slowly", nobody)
     again = client.post("/v1/profiles", json=question)
     assert again.content == first.content
     assert again.headers["content-type"] == first.headers["content-type"]
@@ -219,17 +220,19 @@ def test_certificates_are_verified_apart_once_and_within_a_limit(tmp_path: Path,
         envelope = issue_certificate(finished_run(tmp_path / "files"), of)
         first = client.post("/v1/certificates/verify", content=envelope)
         assert first.json()["verdict"] == "valid"
-        whole = pool.answer
+        at_once, slowly = pool.at_once, pool.slowly
 
         def nobody(*_arguments: object) -> None:
             raise AssertionError
 
-        monkeypatch.setattr(pool, "answer", nobody)
+        monkeypatch.setattr(pool, "at_once", nobody)
+        monkeypatch.setattr(pool, "slowly", nobody)
         again = client.post("/v1/certificates/verify", content=envelope)
         assert [check for check in again.json()["checks"] if check["name"] != "revocation"] == [
             check for check in first.json()["checks"] if check["name"] != "revocation"
         ]
-        monkeypatch.setattr(pool, "answer", whole)
+        monkeypatch.setattr(pool, "at_once", at_once)
+        monkeypatch.setattr(pool, "slowly", slowly)
         spoiled = client.post("/v1/certificates/verify", content=envelope.replace(b"payload", b"pay1oad", 1))
         assert spoiled.json()["verdict"] == "invalid"
     with served(tmp_path, verification_seconds=QUICK_SECONDS + 0.001) as (client, _):
