@@ -67,7 +67,7 @@ class Line(asyncio.Protocol):
             self._heard(Frame(kind, number, head, bytes(self._arrived[body_begins:begins])))
         del self._arrived[:begins]
 
-    def connection_lost(self, _error: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's name
         self._transport = None
         self._has_room.set()
         self._lost()

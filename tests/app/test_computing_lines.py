@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from multiprocessing.process import BaseProcess
 from typing import Any, cast
 
@@ -26,15 +27,21 @@ def run(work: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(work, 60.0))
 
 
-async def connected(answer: Callable[[Line, Frame], None]) -> tuple[Calculator, Line]:
-    """A calculator, and the end of its process, which answers each message like this."""
+@asynccontextmanager
+async def connected(answer: Callable[[Line, Frame], None]) -> AsyncGenerator[Calculator]:
+    """A calculator whose process answers each message like this."""
     ours, theirs = socket.socketpair()
     loop = asyncio.get_running_loop()
     process = Line(lambda frame: answer(process, frame), lambda: None)
     await loop.create_connection(lambda: process, sock=theirs)
     calculator = Calculator(cast("BaseProcess", Process()))
     await loop.create_connection(lambda: calculator._line, sock=ours)
-    return calculator, process
+    try:
+        yield calculator
+    finally:
+        calculator.end()
+        process.close()
+        await asyncio.sleep(0.01)  # for the loop to close both sockets
 
 
 @pytest.mark.parametrize("size", [1, 7, 50, 10_000])
@@ -56,11 +63,11 @@ def test_a_process_that_ends_in_the_middle_of_an_answer_is_lost() -> None:
             line.write(Frame("start", frame.number, {"status": 200}).packed() + b"\x00\x00")
             line.close()
 
-        calculator, _ = await connected(answer)
-        with pytest.raises(CalculatorLost):
-            await calculator.whole({}, b"")
-        with pytest.raises(CalculatorLost):
-            await calculator.settled(60.0)
+        async with connected(answer) as calculator:
+            with pytest.raises(CalculatorLost):
+                await calculator.whole({}, b"")
+            with pytest.raises(CalculatorLost):
+                await calculator.settled(60.0)
 
     run(work())
 
@@ -84,16 +91,16 @@ def test_a_long_answer_waits_for_its_reader_and_arrives_whole() -> None:
 
             sending.append(asyncio.get_running_loop().create_task(send()))
 
-        calculator, _ = await connected(answer)
-        reading = calculator.answer({}, b"")
-        received = [await anext(reading)]
-        before = -1
-        while before != sent:  # until the process gets no further
-            before = sent
-            await asyncio.sleep(0.05)
-        assert sent < parts
-        received += [frame async for frame in reading]
-        assert [len(frame.body) for frame in received] == [len(content)] * parts + [0]
+        async with connected(answer) as calculator:
+            reading = calculator.answer({}, b"")
+            received = [await anext(reading)]
+            before = -1
+            while before != sent:  # until the process gets no further
+                before = sent
+                await asyncio.sleep(0.05)
+            assert sent < parts
+            received += [frame async for frame in reading]
+            assert [len(frame.body) for frame in received] == [len(content)] * parts + [0]
 
     run(work())
 
@@ -108,12 +115,12 @@ def test_what_an_asker_who_left_has_not_read_is_no_answer_to_the_next() -> None:
             else:
                 line.write(Frame("end", frame.number, {"seconds": 0.0, "is_late": False}).packed())
 
-        calculator, _ = await connected(answer)
-        first = asyncio.create_task(calculator.whole({}, b""))
-        await asyncio.sleep(0)
-        first.cancel()
-        await asyncio.wait((first,))
-        assert await calculator.settled(60.0) == 2.0
-        assert [frame.kind for frame in await calculator.whole({}, b"")] == ["end"]
+        async with connected(answer) as calculator:
+            first = asyncio.create_task(calculator.whole({}, b""))
+            await asyncio.sleep(0)
+            first.cancel()
+            await asyncio.wait((first,))
+            assert await calculator.settled(60.0) == 2.0
+            assert [frame.kind for frame in await calculator.whole({}, b"")] == ["end"]
 
     run(work())
