@@ -84,6 +84,10 @@ class ProfileCache:
                 self._settle(key, entry, size)
         return answer
 
+    def knows(self, request: ProfileRequest) -> bool:
+        """Whether something of this event is kept, or being computed."""
+        return bool(self._entries) and digest(request) in self._entries
+
     @property
     def bytes(self) -> int:
         """The approximate number of cached bytes."""

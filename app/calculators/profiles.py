@@ -2,6 +2,7 @@ r"""Profiles at the requested points, without HTTP: the command line and the RES
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TypeVar, final
 
@@ -22,6 +23,7 @@ class Answers:
     """One event's profile and all of its answers: each is computed only once."""
 
     def __init__(self, event: Event, accountant: str) -> None:
+        begun = time.thread_time()
         self._profile = profile(event, accountant)
         self._neighbours = neighbourhood(event)
         self._caveats = caveats_of(event)
@@ -33,6 +35,7 @@ class Answers:
         self._trade_off: dict[float, TradeOffAt] = {}
         self._success: dict[float, SuccessAt] = {}
         self._posterior: dict[PosteriorAt, PosteriorBound] = {}
+        self._untold_seconds = time.thread_time() - begun
 
     @property
     def count(self) -> int:
@@ -42,6 +45,8 @@ class Answers:
 
     def at(self, points: ProfileRequest) -> Profile:
         """The profile at these points; the request's event must be this one. Raises the accountants' errors."""
+        begun = time.thread_time() - self._untold_seconds
+        self._untold_seconds = 0.0
         profile = self._profile
         if points.advantage and self._advantage is None:
             self._advantage = conversions.advantage(profile)
@@ -61,6 +66,7 @@ class Answers:
             posterior=_kept(self._posterior, points.posteriors, self._posterior_at),
             route=profile.route,
             derivation=self._derivation if points.derivation else None,
+            processor_seconds=time.thread_time() - begun,  # the arguments before are evaluated first
         )
 
     def _delta_at(self, epsilon: float) -> DeltaAt:

@@ -123,6 +123,8 @@ class Profile(Value):
     Attributes:
       caveats: what all of it depends on.
       derivation: how to recompute it by hand, step by step; null unless the request asks for it.
+      processor_seconds: what computing this answer took, beyond what was known before; an answer that is given again says what it took at
+        first. Two answers that differ in nothing else are the same.
     """
 
     adjacency: Adjacency | None
@@ -138,3 +140,4 @@ class Profile(Value):
     posterior: tuple[PosteriorBound, ...]
     route: str
     derivation: tuple[Step, ...] | None
+    processor_seconds: float

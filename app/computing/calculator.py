@@ -74,21 +74,23 @@ class Calculator:
         finally:
             theirs.close()
 
-    async def whole(self, head: dict[str, Any], body: bytes) -> list[Frame]:
-        """All frames of the answer, the last of kind ``end``. Raises CalculatorLost. If it is cancelled, ``settled`` has to follow."""
+    async def whole(self, head: dict[str, Any], body: bytes, wall_seconds: float) -> list[Frame]:
+        """All frames of the answer, as of ``answer``. If it is cancelled, ``settled`` has to follow."""
         self._ask(head, body)
-        frames = [await self._next()]
-        while frames[-1].kind != "end":
-            frames.append(await self._next())
+        async with asyncio.timeout(wall_seconds):
+            frames = [await self._next()]
+            while frames[-1].kind != "end":
+                frames.append(await self._next())
         return frames
 
-    async def answer(self, head: dict[str, Any], body: bytes) -> AsyncGenerator[Frame]:
-        """The frames of the answer, the last of kind ``end``. Raises CalculatorLost.
+    async def answer(self, head: dict[str, Any], body: bytes, wall_seconds: float) -> AsyncGenerator[Frame]:
+        """The frames of the answer, the last of kind ``end``. Raises CalculatorLost, and TimeoutError if it doesn't end in so much time.
 
-        If it is closed before that, ``settled`` has to follow.
+        If it is closed before that, or raises TimeoutError, ``settled`` has to follow.
         """
         self._ask(head, body)
-        while (frame := await self._next()).kind != "end":
+        until = asyncio.get_running_loop().time() + wall_seconds
+        while (frame := await self._next_until(until)).kind != "end":
             yield frame
         yield frame
 
@@ -125,6 +127,10 @@ class Calculator:
         self._held_bytes -= len(frame.body)
         self._line.listen(self._held_bytes < MOST_HELD_BYTES)
         return frame
+
+    async def _next_until(self, until: float) -> Frame:
+        async with asyncio.timeout_at(until):
+            return await self._next()
 
     def _heard(self, frame: Frame) -> None:
         self._frames.append(frame)

@@ -18,7 +18,7 @@ from typing import Any, final
 import structlog
 
 from zetadp.app.computing.calculator import Calculator
-from zetadp.app.computing.errors import CalculatorLost, TooManyCalculations
+from zetadp.app.computing.errors import CalculatorLost, MachineBusy, TooManyCalculations
 from zetadp.app.computing.frames import Frame
 from zetadp.app.computing.turns import Turns, Use
 from zetadp.app.kit.settings import Settings
@@ -28,6 +28,9 @@ QUICK_SECONDS = 0.02
 LARGEST_QUICK_BYTES = 2**14
 """Of a body. To read a larger one takes long by itself: the quick processes aren't asked."""
 SLOW_NICENESS = 15
+PATIENCE = 30.0
+"""A calculation may take so many times its processor time on the wall, and so many seconds in a quick process: a busy machine delays
+answers, and hardly ever refuses one."""
 MOST_WAITING = 1000
 """In each queue; they hold their bodies in memory."""
 SETTLING_SECONDS = 5.0
@@ -106,8 +109,10 @@ class Pool:
         calculator = await self._quick.taken(who)
         is_free = False
         try:
-            frames = await calculator.whole({**head, "seconds": QUICK_SECONDS, "is_whole": True}, body)
+            frames = await calculator.whole({**head, "seconds": QUICK_SECONDS, "is_whole": True}, body, PATIENCE)
             is_free = True
+        except TimeoutError:
+            raise MachineBusy(PATIENCE) from None
         finally:
             if not is_free:
                 self._spawn(self._take_back(calculator, self._quick, 0, who))
@@ -123,17 +128,20 @@ class Pool:
           head: the request, with ``seconds``, the most processor time that it may take.
         Raises:
           CalculatorsBusy: too many wait, or it waited too long.
+          MachineBusy: it has begun, and has had too little of a processor for very long.
           CalculatorLost: the process ended. A calculation that doesn't look at its limit is ended like this.
         """
         calculator = await self._slow.taken(who)
         is_free = False
         try:
-            async for frame in calculator.answer({**head, "is_whole": False}, body):
+            async for frame in calculator.answer({**head, "is_whole": False}, body, PATIENCE * head["seconds"]):
                 if frame.kind == "end":
                     is_free = True
                     self._give_back(calculator, self._slow, who, frame)
                 else:
                     yield frame
+        except TimeoutError:
+            raise MachineBusy(PATIENCE * head["seconds"]) from None
         finally:
             if not is_free:
                 self._spawn(self._take_back(calculator, self._slow, SLOW_NICENESS, who))

@@ -2,6 +2,8 @@ r"""Events and problems of the calculators' tests."""
 
 from __future__ import annotations
 
+from zetadp.app.calculators.schemas import Profile
+
 SENSITIVITY = {"l2": 1.0, "adjacency": "add_remove", "unit": "record"}
 
 
@@ -14,6 +16,11 @@ def sampled(event=None, probability=0.1):
 
 
 TRAINING = {"kind": "repeated", "count": 1000, "event": sampled(probability=0.01)}
+
+
+def without_cost(answer: Profile) -> dict[str, object]:
+    """All that two answers to the same question have in common: not what computing them took."""
+    return answer.model_dump(exclude={"processor_seconds"})
 
 
 def problem(response, status=422):

@@ -87,6 +87,15 @@ QUESTIONS = {
 }
 
 
+def without_cost(answer: Any) -> Any:
+    """The same JSON, but for what computing it took."""
+    if isinstance(answer, list):
+        return [without_cost(each) for each in answer]
+    if isinstance(answer, dict):
+        return {name: without_cost(value) for name, value in answer.items() if name != "processor_seconds"}
+    return answer
+
+
 def asked(client: Any, question: tuple[str, str, Any]) -> Any:
     method, path, body = question
     content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
@@ -99,9 +108,11 @@ def test_answers_are_those_of_a_service_that_calculates_itself(name: str, apart:
     assert found.status_code == expected.status_code
     assert found.headers["content-type"] == expected.headers["content-type"]
     if name == "batch":
-        assert [json.loads(line) for line in found.text.splitlines()] == [json.loads(line) for line in expected.text.splitlines()]
+        assert [without_cost(json.loads(line)) for line in found.text.splitlines()] == [
+            without_cost(json.loads(line)) for line in expected.text.splitlines()
+        ]
     elif found.status_code == 200:
-        assert found.json() == expected.json()
+        assert without_cost(found.json()) == without_cost(expected.json())
     else:
         own = {"request_id"}
         assert {k: v for k, v in found.json().items() if k not in own} == {k: v for k, v in expected.json().items() if k not in own}

@@ -65,7 +65,7 @@ def test_a_process_that_ends_in_the_middle_of_an_answer_is_lost() -> None:
 
         async with connected(answer) as calculator:
             with pytest.raises(CalculatorLost):
-                await calculator.whole({}, b"")
+                await calculator.whole({}, b"", 3600.0)
             with pytest.raises(CalculatorLost):
                 await calculator.settled(60.0)
 
@@ -92,7 +92,7 @@ def test_a_long_answer_waits_for_its_reader_and_arrives_whole() -> None:
             sending.append(asyncio.get_running_loop().create_task(send()))
 
         async with connected(answer) as calculator:
-            reading = calculator.answer({}, b"")
+            reading = calculator.answer({}, b"", 3600.0)
             received = [await anext(reading)]
             before = -1
             while before != sent:  # until the process gets no further
@@ -116,11 +116,24 @@ def test_what_an_asker_who_left_has_not_read_is_no_answer_to_the_next() -> None:
                 line.write(Frame("end", frame.number, {"seconds": 0.0, "is_late": False}).packed())
 
         async with connected(answer) as calculator:
-            first = asyncio.create_task(calculator.whole({}, b""))
+            first = asyncio.create_task(calculator.whole({}, b"", 3600.0))
             await asyncio.sleep(0)
             first.cancel()
             await asyncio.wait((first,))
             assert await calculator.settled(60.0) == 2.0
-            assert [frame.kind for frame in await calculator.whole({}, b"")] == ["end"]
+            assert [frame.kind for frame in await calculator.whole({}, b"", 3600.0)] == ["end"]
+
+    run(work())
+
+
+def test_an_answer_that_never_ends_is_given_up() -> None:
+    async def work() -> None:
+        async with connected(lambda line, frame: line.write(Frame("start", frame.number, {}).packed())) as calculator:
+            reading = calculator.answer({}, b"", 0.05)
+            assert (await anext(reading)).kind == "start"
+            with pytest.raises(TimeoutError):
+                await anext(reading)
+            with pytest.raises(TimeoutError):
+                await calculator.whole({}, b"", 0.05)
 
     run(work())
