@@ -142,7 +142,7 @@ def test_many_threads_get_the_same_answers(computed: list[Event]) -> None:
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(cache.profile, requests))
     assert len(computed) == 5
-    assert [without_cost(answer) for answer in answers] == [without_cost(compute_profile(request)) for request in requests]
+    assert without_cost(answers) == without_cost([compute_profile(request) for request in requests])
 
 
 def test_who_waits_for_anothers_answer_keeps_to_its_own_limit(monkeypatch: pytest.MonkeyPatch) -> None:
