@@ -22,6 +22,7 @@ from tests.app.certificates_harness import finished_run
 from tests.app.jobs_harness import AUTHORIZED, WAIT_SECONDS, provide_database, running, settings, wait_until
 from tests.app.openapi_harness import document
 from zetadp.app.certificates.issuing.issue import issue_certificate
+from zetadp.app.computing import pool as pool_module
 from zetadp.app.computing import routes
 from zetadp.app.computing.pool import QUICK_SECONDS, Pool
 from zetadp.app.kit.settings import Settings
@@ -134,6 +135,7 @@ def test_the_same_question_is_answered_from_memory(apart: tuple[httpx2.Client, P
     client, pool = apart
     question = {"event": training(3.25), "deltas": [1e-5]}
     first = client.post("/v1/profiles", json=question)
+    assert first.status_code == 200, first.text
 
     def nobody(*_arguments: object) -> None:
         raise AssertionError
@@ -241,3 +243,17 @@ def test_certificates_are_verified_apart_once_and_within_a_limit(tmp_path: Path,
         refused = client.post("/v1/certificates/verify", content=envelope)
         assert (refused.status_code, refused.json()["type"]) == (422, "verification-too-long")
         assert "zetadp verify" in refused.json()["detail"]
+
+
+def test_a_calculation_that_gets_no_processor_time_is_given_up_and_its_process_is_free_again(
+    apart: tuple[httpx2.Client, Pool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, pool = apart
+    client.post("/v1/profiles", json={"event": training(1.0), "deltas": [1e-5]})
+    with monkeypatch.context() as patched:
+        patched.setattr(pool_module, "PATIENCE", 1e-6)
+        busy = client.post("/v1/profiles", json={"event": training(1.04), "deltas": [1e-5]})
+    assert (busy.status_code, busy.json()["type"]) == (503, "machine-busy")
+    assert int(busy.headers["retry-after"]) > 0
+    wait_until(lambda: bool(pool._quick._free))
+    assert client.post("/v1/profiles", json={"event": training(1.04), "deltas": [1e-5]}).status_code == 200
