@@ -29,8 +29,8 @@ LARGEST_QUICK_BYTES = 2**14
 """Of a body. To read a larger one takes long by itself: the quick processes aren't asked."""
 SLOW_NICENESS = 15
 PATIENCE = 30.0
-"""A calculation may take so many times its processor time on the wall, and so many seconds in a quick process: a busy machine delays
-answers, and hardly ever refuses one."""
+"""A calculation may take so many times its limit on the wall, and at least so many seconds: a busy machine delays answers, and hardly ever
+refuses one."""
 MOST_WAITING = 1000
 """In each queue; they hold their bodies in memory."""
 SETTLING_SECONDS = 5.0
@@ -131,17 +131,18 @@ class Pool:
           MachineBusy: it has begun, and has had too little of a processor for very long.
           CalculatorLost: the process ended. A calculation that doesn't look at its limit is ended like this.
         """
+        wall_seconds = PATIENCE * max(1.0, head["seconds"])
         calculator = await self._slow.taken(who)
         is_free = False
         try:
-            async for frame in calculator.answer({**head, "is_whole": False}, body, PATIENCE * head["seconds"]):
+            async for frame in calculator.answer({**head, "is_whole": False}, body, wall_seconds):
                 if frame.kind == "end":
                     is_free = True
                     self._give_back(calculator, self._slow, who, frame)
                 else:
                     yield frame
         except TimeoutError:
-            raise MachineBusy(PATIENCE * head["seconds"]) from None
+            raise MachineBusy(wall_seconds) from None
         finally:
             if not is_free:
                 self._spawn(self._take_back(calculator, self._slow, SLOW_NICENESS, who))
