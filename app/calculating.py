@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 
+import scipy.optimize  # noqa: F401 - loaded with all else before the first question: Renyi accounting needs it
 from fastapi import FastAPI
 
 from zetadp.app.calculators.calibrations import CalibrationRequest

@@ -71,7 +71,7 @@ DESCRIPTION = """
 Privacy accounting, noise calibration and private training, with certificates that anyone can check.
 
 * **Calculators** answer "what guarantee does this noise give?" and "how much noise does this guarantee need?" with upper bounds, and
-  each answer carries its derivation.
+  each answer carries its derivation if you ask for it.
 * **Papers**: each printed formula and what is proven, with the ratio, a derivation and a counterexample. Findings are never guarantees.
 * **Recipes** are the papers' experiments, ready to run, with the printed figures next to the proven ones.
 * **Jobs** train privately on a worker and return a signed certificate.

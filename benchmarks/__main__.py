@@ -17,6 +17,7 @@ PARTS = (
     "random_points",
     "filters",
     "calculators",
+    "costs",
     "service",
     "start",
     "ledgers",

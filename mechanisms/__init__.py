@@ -37,6 +37,7 @@ from zetadp.mechanisms.duchi_linf import DuchiLinf
 from zetadp.mechanisms.errors import (
     BudgetExceeded,
     CalibrationFailed,
+    CostTooHigh,
     IncompatibleEvent,
     InvalidParameter,
     NumericalFloor,
@@ -76,6 +77,7 @@ __all__ = [
     "BudgetExceeded",
     "CalibrationFailed",
     "ComplexGaussian",
+    "CostTooHigh",
     "DuchiLinf",
     "Facts",
     "Gaussian",

@@ -6,11 +6,14 @@ PrivacyError
 ├── IncompatibleEvent     parts of one event that disagree about neighbours or units
 ├── CalibrationFailed     no scale in the bracket meets the target
 ├── NumericalFloor        a request beyond what the arithmetic can answer
-├── TimeLimitReached      a calculation that would take longer than its caller allows
+├── TimeLimitReached      a calculation that takes longer than its caller allows
+│   └── CostTooHigh       one that isn't begun, since it would take much longer
 └── BudgetExceeded        a spend that exceeds what is left of a budget
 """
 
 from __future__ import annotations
+
+from typing import Literal, NamedTuple
 
 
 class PrivacyError(Exception):
@@ -71,6 +74,39 @@ class TimeLimitReached(PrivacyError):
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         super().__init__(f"the calculation takes longer than the limit of {seconds:g} s")
+
+
+_OTHER = {"epsilon": "delta", "delta": "epsilon"}
+
+
+class CheaperBound(NamedTuple):
+    """An upper bound that costs little, in place of an answer that costs too much: of ``quantity`` where the other of the two is ``at``."""
+
+    quantity: Literal["epsilon", "delta"]
+    at: float | str
+    upper: float
+    accountant: str
+
+
+class CostTooHigh(TimeLimitReached):
+    """The calculation isn't begun: by a cautious prediction it would take several times what its caller allows.
+
+    Attributes:
+      predicted_seconds: of processor time, hardly ever more than what it would take.
+      cheaper: what else is known of what was asked; empty if nothing is.
+    """
+
+    def __init__(self, seconds: float, predicted_seconds: float, cheaper: tuple[CheaperBound, ...] = ()) -> None:
+        self.seconds = seconds
+        self.predicted_seconds = predicted_seconds
+        self.cheaper = cheaper
+        known = "".join(
+            f"; accountant {bound.accountant} gives {bound.quantity} <= {bound.upper!r} at {_OTHER[bound.quantity]} = {bound.at!r}"
+            for bound in cheaper[:1]
+        )
+        expected = f"the calculation would take about {predicted_seconds:.2g} s of processor time or more"
+        # Past the constructor of its base, whose words are about a calculation that was begun.
+        PrivacyError.__init__(self, f"{expected}; the limit is {seconds:g} s{known}")
 
 
 class BudgetExceeded(PrivacyError):

@@ -6,6 +6,7 @@ import ipaddress
 import math
 import time
 from collections.abc import MutableMapping
+from functools import lru_cache
 from typing import Any, final
 
 from limits import RateLimitItem, parse
@@ -63,12 +64,15 @@ def address_of(scope: MutableMapping[str, Any]) -> str:
     ('2001:db8::/64', '192.0.2.1', 'unknown')
     """
     client = scope.get("client")
-    if not client:
-        return "unknown"
+    return _counted_as(str(client[0])) if client else "unknown"
+
+
+@lru_cache(maxsize=4096)
+def _counted_as(host: str) -> str:
     try:
-        address = ipaddress.ip_address(client[0])
+        address = ipaddress.ip_address(host)
     except ValueError:
-        return str(client[0])[:64]
+        return host[:64]
     if isinstance(address, ipaddress.IPv6Address):
         mapped = address.ipv4_mapped
         return str(mapped) if mapped else str(ipaddress.IPv6Network((int(address) >> 64 << 64, 64)))

@@ -3,6 +3,7 @@ r"""Gives every request an id, in its answer, its problems and the log; and writ
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import secrets
 import time
@@ -76,6 +77,8 @@ class RequestRecord:
         address = address_of(scope)
         who = address if caller is None or caller.key_id is None else caller.key_id
         is_refused = status in (401, 403) or (status == 404 and is_private) or (status == 429 and self._rates.is_first_excess(who))
+        if not (is_write or is_refused or _log.is_enabled_for(logging.DEBUG)):
+            return  # nobody is told of it
         event = AuditEvent(
             time=now(),
             tenant=None if caller is None else caller.tenant,

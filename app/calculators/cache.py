@@ -6,6 +6,7 @@ import gc
 import hashlib
 import sys
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -19,6 +20,8 @@ from zetadp.app.calculators.profiles import Answers
 from zetadp.app.calculators.schemas import Profile, ProfileRequest
 
 MOST_EVENTS = 256
+KEPT_FROM_SECONDS = 0.005
+"""Processor time of an event's answers from which they are kept: below it, to weigh them costs about what it saves to have them."""
 _TURN_SECONDS = 0.05
 """How often a request that waits for another one's answer checks its time limit."""
 
@@ -52,10 +55,12 @@ class ProfileCache:
 
     Args:
       most_bytes: about how much it may cache; an event that alone takes more is never cached.
+      kept_from_seconds: an event whose answers took less processor time is computed again each time.
     """
 
-    def __init__(self, most_bytes: int) -> None:
+    def __init__(self, most_bytes: int, kept_from_seconds: float = KEPT_FROM_SECONDS) -> None:
         self._most_bytes = most_bytes
+        self._kept_from_seconds = kept_from_seconds
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
@@ -67,15 +72,21 @@ class ProfileCache:
         size: int | None = None
         with entry.held():  # who gives up waiting leaves the entry to the one that fills it
             try:
+                begun = time.thread_time()
                 # Removed from the entry during the calculation, so that one that is stopped halfway leaves nothing half-made in it.
                 answers, entry.answers = entry.answers or Answers(request.event, request.accountant), None
                 before = answers.count
                 answer = answers.at(request)
-                size = entry.bytes if answers.count == before and entry.bytes else weight(answers)
-                entry.answers = answers
+                if entry.bytes or time.thread_time() - begun >= self._kept_from_seconds:
+                    size = entry.bytes if answers.count == before and entry.bytes else weight(answers)
+                    entry.answers = answers
             finally:
                 self._settle(key, entry, size)
         return answer
+
+    def knows(self, request: ProfileRequest) -> bool:
+        """Whether something of this event is kept, or being computed."""
+        return bool(self._entries) and digest(request) in self._entries
 
     @property
     def bytes(self) -> int:

@@ -2,12 +2,13 @@ r"""Calibration over JSON: one target or a sweep of many, for any parameter of a
 
 from __future__ import annotations
 
+import time
 from typing import Annotated, Any, final
 
 from pydantic import Field
 
 from zetadp.accountants import Bound, Event, PrivacyProfile, Target, accountant_named, leaves, neighbourhood
-from zetadp.accountants.calibration import NoiseScale, Parameter, solve
+from zetadp.accountants.calibration import NoiseScale, Parameter, Solution, solve
 from zetadp.app.calculators.points import LONGEST_LIST
 from zetadp.app.calculators.profiles import trade_off_at
 from zetadp.app.calculators.schemas import TRAINING, AccountantName, TradeOffAt, example
@@ -17,7 +18,11 @@ from zetadp.mechanisms.base import Extended, Value
 
 @final
 class CalibrationRequest(Value):
-    """The event, which part of it may change (by default the noise of all its parts, by one common factor), and the target to reach."""
+    """The event, which part of it may change (by default the noise of all its parts, by one common factor), and the target to reach.
+
+    Attributes:
+      derivation: whether to give the steps by which the guarantee can be recomputed by hand.
+    """
 
     model_config = example({"event": TRAINING, "target": {"epsilon": 1.0, "delta": 1e-5}})
 
@@ -25,6 +30,7 @@ class CalibrationRequest(Value):
     target: Target
     parameter: Parameter = NoiseScale()
     accountant: AccountantName = "auto"
+    derivation: bool = False
 
 
 @final
@@ -67,6 +73,8 @@ class Calibration(Value):
       at_limit: whether the value is the least safe one there is, so that the target may be met with room to spare.
       noise_multiplier: std / l2 of the event's single Gaussian mechanism; null for several mechanisms, unequal parts or Laplace.
       std: its standard deviation per real component; null in the same cases.
+      derivation: how to recompute the guarantee by hand, step by step; null unless the request asks for it.
+      processor_seconds: what computing this answer took.
     """
 
     event: Event
@@ -78,7 +86,8 @@ class Calibration(Value):
     noise_multiplier: float | None
     std: float | None
     guarantee: AchievedGuarantee
-    derivation: tuple[Step, ...]
+    derivation: tuple[Step, ...] | None
+    processor_seconds: float
 
 
 @final
@@ -96,33 +105,39 @@ class SweepPoint(Value):
 
 @final
 class Sweep(Value):
-    """A point for each target, in their order."""
+    """A point for each target, in their order; ``processor_seconds``: what computing all of them took."""
 
     parameter: Parameter
     points: tuple[SweepPoint, ...]
+    processor_seconds: float
 
 
 def compute_calibration(request: CalibrationRequest) -> Calibration:
     """The calibrated event and what it achieves. Raises CalibrationFailed and the accountants' errors."""
+    begun = time.thread_time()
     accountant = accountant_named(request.accountant)
     solution = solve(request.event, request.parameter, request.target, accountant)
     found = accountant.profile(solution.event)
     multiplier, std = noise_of(solution.event)
-    is_noise = isinstance(solution.parameter, NoiseScale)
-    symbol = "factor" if is_noise else solution.parameter.kind
-    step = Step(symbol=symbol, value=solution.value, formula=solution.parameter.meaning, source=found.route)
     return Calibration(
         event=solution.event,
         parameter=solution.parameter,
         value=solution.value,
-        scale=solution.value if is_noise else None,
+        scale=solution.value if isinstance(solution.parameter, NoiseScale) else None,
         misses_at=solution.misses_at,
         at_limit=solution.at_limit,
         noise_multiplier=multiplier,
         std=std,
         guarantee=_achieved(solution.event, found, request.target),
-        derivation=(step, *found.derivation()),
+        derivation=_derived(solution, found) if request.derivation else None,
+        processor_seconds=time.thread_time() - begun,  # the arguments before are evaluated first
     )
+
+
+def _derived(solution: Solution, found: PrivacyProfile) -> tuple[Step, ...]:
+    symbol = "factor" if isinstance(solution.parameter, NoiseScale) else solution.parameter.kind
+    step = Step(symbol=symbol, value=solution.value, formula=solution.parameter.meaning, source=found.route)
+    return (step, *found.derivation())
 
 
 def noise_of(event: Event) -> tuple[float | None, float | None]:

@@ -17,6 +17,7 @@ from fastapi import Request
 from zetadp.accountants.deadline import time_limit
 from zetadp.app.calculators.cache import ProfileCache
 from zetadp.app.calculators.calibrations import Calibration, CalibrationRequest, Sweep, SweepRequest, compute_calibration
+from zetadp.app.calculators.forecasts import refuse_too_long
 from zetadp.app.calculators.schemas import Profile, ProfileRequest
 from zetadp.app.calculators.sweeps import compute_sweep
 from zetadp.app.kit.settings import Settings
@@ -26,7 +27,7 @@ _Answer = TypeVar("_Answer")
 
 @final
 class Calculators:
-    """Every method raises TimeLimitReached in addition to the accountants' errors."""
+    """Every method raises TimeLimitReached in addition to the accountants' errors, and CostTooHigh before it begins."""
 
     def __init__(self, settings: Settings, cache: ProfileCache | None = None, is_wanted: Callable[[], bool] | None = None) -> None:
         self._settings, self._is_wanted = settings, is_wanted
@@ -44,16 +45,20 @@ class Calculators:
     def profile(self, request: ProfileRequest) -> Profile:
         """As ``compute_profile``."""
         with self._limited():
+            if not self._cache.knows(request):
+                refuse_too_long(request, self._settings.calculation_seconds)
             return self._cache.profile(request)
 
     def calibration(self, request: CalibrationRequest) -> Calibration:
         """As ``compute_calibration``."""
         with self._limited():
+            refuse_too_long(request, self._settings.calculation_seconds)
             return compute_calibration(request)
 
     def sweep(self, request: SweepRequest) -> Sweep:
         """As ``compute_sweep``."""
         with self._limited():
+            refuse_too_long(request, self._settings.calculation_seconds)
             return compute_sweep(request)
 
     def within_limit(self, compute: Callable[[], _Answer]) -> _Answer:

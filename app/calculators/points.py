@@ -67,6 +67,15 @@ Orders = Annotated[tuple[Annotated[Number, Field(gt=1.0, le=1e6)], ...], Field(m
 Alphas = Annotated[tuple[Annotated[Number, Field(ge=0.0, le=1.0)], ...], Field(max_length=LONGEST_LIST)]
 
 
+def log_delta_of(delta: float | str) -> float:
+    """The logarithm of a delta, to about a float's precision.
+
+    >>> log_delta_of(0.5), log_delta_of("1e-400")
+    (-0.6931471805599453, -921.0340371976183)
+    """
+    return math.log(delta) if isinstance(delta, float) else float(_EXACT.ln(_EXACT.create_decimal(delta)))
+
+
 def epsilon_at(profile: PrivacyProfile, delta: float | str) -> Bound:
     r"""An interval that holds epsilon at exactly this delta.
 

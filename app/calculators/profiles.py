@@ -2,6 +2,7 @@ r"""Profiles at the requested points, without HTTP: the command line and the RES
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TypeVar, final
 
@@ -11,6 +12,7 @@ from zetadp.accountants.conversions import PosteriorBound
 from zetadp.app.calculators.caveats import caveats_of
 from zetadp.app.calculators.points import epsilon_at
 from zetadp.app.calculators.schemas import DeltaAt, EpsilonAt, PosteriorAt, Profile, ProfileRequest, RdpAt, SuccessAt, TradeOffAt
+from zetadp.mechanisms import Step
 
 _Point = TypeVar("_Point")
 _Answer = TypeVar("_Answer")
@@ -21,10 +23,11 @@ class Answers:
     """One event's profile and all of its answers: each is computed only once."""
 
     def __init__(self, event: Event, accountant: str) -> None:
+        begun = time.thread_time()
         self._profile = profile(event, accountant)
         self._neighbours = neighbourhood(event)
         self._caveats = caveats_of(event)
-        self._derivation = self._profile.derivation()
+        self._derivation: tuple[Step, ...] | None = None
         self._advantage: float | None = None
         self._delta: dict[float, DeltaAt] = {}
         self._epsilon: dict[float | str, EpsilonAt] = {}
@@ -32,18 +35,23 @@ class Answers:
         self._trade_off: dict[float, TradeOffAt] = {}
         self._success: dict[float, SuccessAt] = {}
         self._posterior: dict[PosteriorAt, PosteriorBound] = {}
+        self._untold_seconds = time.thread_time() - begun
 
     @property
     def count(self) -> int:
         """The number of cached answers."""
         kept = (self._delta, self._epsilon, self._rdp, self._trade_off, self._success, self._posterior)
-        return sum(map(len, kept)) + (self._advantage is not None)
+        return sum(map(len, kept)) + (self._advantage is not None) + (self._derivation is not None)
 
     def at(self, points: ProfileRequest) -> Profile:
         """The profile at these points; the request's event must be this one. Raises the accountants' errors."""
+        begun = time.thread_time() - self._untold_seconds
+        self._untold_seconds = 0.0
         profile = self._profile
         if points.advantage and self._advantage is None:
             self._advantage = conversions.advantage(profile)
+        if points.derivation and self._derivation is None:
+            self._derivation = profile.derivation()
         return Profile(
             adjacency=None if self._neighbours is None else self._neighbours[0],
             unit=None if self._neighbours is None else self._neighbours[1],
@@ -57,7 +65,8 @@ class Answers:
             bayes_success=_kept(self._success, points.priors, self._success_at),
             posterior=_kept(self._posterior, points.posteriors, self._posterior_at),
             route=profile.route,
-            derivation=self._derivation,
+            derivation=self._derivation if points.derivation else None,
+            processor_seconds=time.thread_time() - begun,  # the arguments before are evaluated first
         )
 
     def _delta_at(self, epsilon: float) -> DeltaAt:

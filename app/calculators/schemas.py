@@ -52,6 +52,7 @@ class ProfileRequest(Value):
       advantage: whether to give the largest true minus false positive rate of any attack.
       priors: prior probabilities that one unit's data are there, for which to give the attacker's largest success; in (0, 1).
       posteriors: beliefs whose largest change to give.
+      derivation: whether to give the steps by which the answer can be recomputed by hand.
     """
 
     model_config = example({"event": TRAINING, "deltas": [1e-5], "epsilons": [1.0], "orders": [2.0], "alphas": [0.01]})
@@ -65,6 +66,7 @@ class ProfileRequest(Value):
     advantage: bool = False
     priors: Priors = ()
     posteriors: Annotated[tuple[PosteriorAt, ...], Field(max_length=LONGEST_LIST)] = ()
+    derivation: bool = False
 
 
 @final
@@ -116,7 +118,14 @@ class SuccessAt(Value):
 
 @final
 class Profile(Value):
-    """An event's privacy profile at the requested points, and how to recompute it by hand; ``caveats``: what all of it depends on."""
+    """An event's privacy profile at the requested points.
+
+    Attributes:
+      caveats: what all of it depends on.
+      derivation: how to recompute it by hand, step by step; null unless the request asks for it.
+      processor_seconds: what computing this answer took, beyond what was known before; an answer that is given again says what it took at
+        first. Two answers that differ in nothing else are the same.
+    """
 
     adjacency: Adjacency | None
     unit: PrivacyUnit | None
@@ -130,4 +139,5 @@ class Profile(Value):
     bayes_success: tuple[SuccessAt, ...]
     posterior: tuple[PosteriorBound, ...]
     route: str
-    derivation: tuple[Step, ...]
+    derivation: tuple[Step, ...] | None
+    processor_seconds: float

@@ -2,6 +2,8 @@ r"""The calibrations of a sweep: many targets, one event."""
 
 from __future__ import annotations
 
+import time
+
 from zetadp.accountants import Target, accountant_named
 from zetadp.accountants.calibration import Solution, solve_many
 from zetadp.app.calculators.calibrations import Sweep, SweepPoint, SweepRequest, noise_of
@@ -10,9 +12,10 @@ from zetadp.app.kit.problems import problem_of
 
 def compute_sweep(request: SweepRequest) -> Sweep:
     """A calibration for each target; a target that can't be met doesn't affect the others. Raises the accountants' errors."""
+    begun = time.thread_time()
     solutions = solve_many(request.event, request.parameter, request.targets, accountant_named(request.accountant))
-    points = (_point(target, solution) for target, solution in zip(request.targets, solutions, strict=True))
-    return Sweep(parameter=request.parameter, points=tuple(points))
+    points = tuple(_point(target, solution) for target, solution in zip(request.targets, solutions, strict=True))
+    return Sweep(parameter=request.parameter, points=points, processor_seconds=time.thread_time() - begun)
 
 
 def _point(target: Target, solution: Solution | Exception) -> SweepPoint:

@@ -45,7 +45,7 @@ def profile(
     with clear_errors():
         body = {"event": read_json(event, EventFile).root, "accountant": accountant}
         points = {"epsilons": epsilon, "deltas": [_delta(text) for text in delta], "orders": order, "alphas": alpha, "priors": prior}
-        request = _validated(ProfileRequest, {**body, **points, "advantage": advantage})
+        request = _validated(ProfileRequest, {**body, **points, "advantage": advantage, "derivation": as_json})
         answer = compute_profile(request) if address is None else _with(address, key).profile(request)
         if as_json:
             print_json(answer)
@@ -109,7 +109,7 @@ def calibrate(
         wanted = {"epsilon": epsilon, "delta": delta, "gdp_mu": gdp_mu, "rdp": point, "advantage": advantage, "trade_off": rates}
         target = _validated(Target, wanted)
         body = {"event": read_json(event, EventFile).root, "target": target, "accountant": accountant}
-        request = _validated(CalibrationRequest, {**body, "parameter": {"kind": parameter, "at": at}})
+        request = _validated(CalibrationRequest, {**body, "parameter": {"kind": parameter, "at": at}, "derivation": as_json})
         answer = compute_calibration(request) if address is None else _with(address, key).calibrate(request)
         if as_json:
             print_json(answer)

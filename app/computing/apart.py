@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from types import SimpleNamespace
-from typing import Any, final
+from typing import Any, cast, final
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from zetadp.app.access.caller import admitted
 from zetadp.app.access.scopes import Scope as KeyScope
-from zetadp.app.computing.desk import Desk, unless_left
+from zetadp.app.computing.desk import Desk, Question, unless_left
 from zetadp.app.computing.routes import BATCH, calculating
 from zetadp.app.kit.errors import ServiceError, TooMuch
 from zetadp.app.kit.problems import refusal
@@ -48,27 +48,20 @@ class Apart:
             if not self._settings.open_calculators:
                 admitted(scope["state"], KeyScope.CALCULATE)
             body = await _body(receive)
-            if body is not None:
-                await unless_left(receive, self._answer(desk, scope, body, sending))
+            if body is None:
+                return
+            question = desk.asked(cast("dict[str, Any]", scope), self._head(scope), body, is_kept=template != BATCH)
+            if (answer := await question.at_once()) is None:
+                await unless_left(receive, _answer(question, scope, sending))
+                return
+            await _start(scope, answer.start.head, sending)
+            await sending({"type": "http.response.body", "body": answer.body})
         except ServiceError as error:
             if is_begun:
                 raise  # what was sent can't be taken back: the connection is cut, so that nobody takes it for the whole answer
             if isinstance(error, TooMuch):
                 await error.held()
             await refusal(error, Request(scope), is_read=True)(scope, receive, send)
-
-    async def _answer(self, desk: Desk, scope: Scope, body: bytes, send: Send) -> None:
-        is_batch = scope["path"] == BATCH
-        part = b""
-        async with aclosing(desk.answer(dict(scope), self._head(scope), body, is_kept=not is_batch)) as frames:
-            async for frame in frames:
-                if frame.kind == "start":
-                    await _start(scope, frame.head, send)
-                    continue
-                if part:
-                    await send({"type": "http.response.body", "body": part, "more_body": True})
-                part = frame.body
-        await send({"type": "http.response.body", "body": part})
 
     def _head(self, scope: Scope) -> dict[str, Any]:
         given = Headers(scope=scope)
@@ -80,6 +73,19 @@ class Apart:
             "request_id": scope["state"].get("request_id"),
             "seconds": self._settings.batch_seconds if scope["path"] == BATCH else self._settings.calculation_seconds,
         }
+
+
+async def _answer(question: Question, scope: Scope, send: Send) -> None:
+    part = b""
+    async with aclosing(question.frames()) as frames:
+        async for frame in frames:
+            if frame.kind == "start":
+                await _start(scope, frame.head, send)
+                continue
+            if part:
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+            part = frame.body
+    await send({"type": "http.response.body", "body": part})
 
 
 async def _start(scope: Scope, head: dict[str, Any], send: Send) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import multiprocessing
 import socket
+from collections import deque
 from collections.abc import AsyncGenerator
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
@@ -14,7 +15,7 @@ from typing import Any, Self, final
 import structlog
 
 from zetadp.app.computing.errors import CalculatorLost
-from zetadp.app.computing.frames import Frame, received
+from zetadp.app.computing.frames import Frame, Line
 from zetadp.app.kit.settings import Settings
 
 _log = structlog.get_logger()
@@ -26,6 +27,10 @@ PROCESS = "zetadp.app.calculating"
 
 SECRETS = {"admin_key": None, "database_url": None}
 """What a calculating process isn't told."""
+
+
+MOST_HELD_BYTES = 2**18
+"""Of an answer that its reader hasn't taken yet: a process that has sent so much waits."""
 
 
 def context() -> ForkServerContext:
@@ -43,9 +48,14 @@ def _run(module: str, line: socket.socket, settings: Settings, niceness: int) ->
 class Calculator:
     """A process that answers one question at a time. ``started`` makes one."""
 
-    def __init__(self, started: BaseProcess, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._process, self._reader, self._writer = started, reader, writer
+    def __init__(self, process: BaseProcess) -> None:
+        self._process = process
+        self._line = Line(self._heard, self._lost)
         self._number = 0
+        self._frames: deque[Frame] = deque()
+        self._held_bytes = 0
+        self._is_lost = False
+        self._news: asyncio.Future[None] | None = None
 
     @classmethod
     async def started(cls, settings: Settings, niceness: int) -> Self:
@@ -55,48 +65,83 @@ class Calculator:
         made = context().Process(target=_run, args=(PROCESS, theirs, known, niceness), name="calculator", daemon=True)
         try:
             await asyncio.to_thread(made.start)
-            return cls(made, *await asyncio.open_connection(sock=ours))
+            calculator = cls(made)
+            await asyncio.get_running_loop().create_connection(lambda: calculator._line, sock=ours)
+            return calculator
         except BaseException:
             ours.close()  # a process that has started ends with its line
             raise
         finally:
             theirs.close()
 
-    async def answer(self, head: dict[str, Any], body: bytes) -> AsyncGenerator[Frame]:
-        """The frames of the answer, the last of kind ``end``. Raises CalculatorLost.
+    async def whole(self, head: dict[str, Any], body: bytes, wall_seconds: float) -> list[Frame]:
+        """All frames of the answer, as of ``answer``. If it is cancelled, ``settled`` has to follow."""
+        self._ask(head, body)
+        async with asyncio.timeout(wall_seconds):
+            frames = [await self._next()]
+            while frames[-1].kind != "end":
+                frames.append(await self._next())
+        return frames
 
-        Closed before that, it tells the process that nobody waits any more; ``settled`` then waits until it is free again.
+    async def answer(self, head: dict[str, Any], body: bytes, wall_seconds: float) -> AsyncGenerator[Frame]:
+        """The frames of the answer, the last of kind ``end``. Raises CalculatorLost, and TimeoutError if it doesn't end in so much time.
+
+        If it is closed before that, or raises TimeoutError, ``settled`` has to follow.
         """
-        self._number += 1
-        number, is_over = self._number, False
-        self._writer.write(Frame("ask", number, head, body).packed())
-        try:
-            while True:
-                frame = await received(self._reader)
-                if frame is None:
-                    is_over = True
-                    raise CalculatorLost
-                is_over = frame.kind == "end"
-                yield frame
-                if is_over:
-                    return
-        finally:
-            if not is_over:
-                self._writer.write(Frame("gone", number).packed())
+        self._ask(head, body)
+        until = asyncio.get_running_loop().time() + wall_seconds
+        while (frame := await self._next_until(until)).kind != "end":
+            yield frame
+        yield frame
 
     async def settled(self, seconds: float) -> float:
-        """Wait until an answer that nobody waits for has ended, and return the processor time that it took. Raises CalculatorLost if it
-        doesn't end within ``seconds``."""
+        """Tell the process that nobody waits for its answer any more, wait until it has ended, and return the processor time that it took.
+        Raises CalculatorLost if it doesn't end within ``seconds``."""
+        if not self._is_lost:
+            self._line.write(Frame("gone", self._number).packed())
         try:
             async with asyncio.timeout(seconds):
-                while (frame := await received(self._reader)) is not None:
-                    if frame.kind == "end":
-                        return float(frame.head["seconds"])
+                while (frame := await self._next()).kind != "end":
+                    pass
         except TimeoutError:
             _log.warning("calculator_stuck", seconds=seconds)
-        raise CalculatorLost
+            raise CalculatorLost from None
+        return float(frame.head["seconds"])
 
     def end(self) -> None:
         """End the process at once, whatever it does."""
-        self._writer.close()
+        self._line.close()
         self._process.kill()
+
+    def _ask(self, head: dict[str, Any], body: bytes) -> None:
+        self._number += 1
+        self._line.write(Frame("ask", self._number, head, body).packed())
+
+    async def _next(self) -> Frame:
+        while not self._frames:
+            if self._is_lost:
+                raise CalculatorLost
+            self._news = asyncio.get_running_loop().create_future()
+            await self._news
+        frame = self._frames.popleft()
+        self._held_bytes -= len(frame.body)
+        self._line.listen(self._held_bytes < MOST_HELD_BYTES)
+        return frame
+
+    async def _next_until(self, until: float) -> Frame:
+        async with asyncio.timeout_at(until):
+            return await self._next()
+
+    def _heard(self, frame: Frame) -> None:
+        self._frames.append(frame)
+        self._held_bytes += len(frame.body)
+        self._line.listen(self._held_bytes < MOST_HELD_BYTES)
+        self._tell()
+
+    def _lost(self) -> None:
+        self._is_lost = True
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)

@@ -14,6 +14,15 @@ class CalculatorsBusy(Unavailable):
         super().__init__(f"{waiting} calculations are waiting; send it again later, or as a job")
 
 
+class MachineBusy(Unavailable):
+    """A calculation that has begun gets too little processor time."""
+
+    problem = ProblemType(503, "machine-busy", "The machine has too little time for the calculation.")
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"the calculation has not had its share of processor time within {seconds:g} s; send it again later, or as a job")
+
+
 class CalculatorLost(Unavailable):
     """The process that calculated ended before it had an answer."""
 

@@ -2,10 +2,11 @@ r"""What the service and its calculating processes say to each other over a sock
 
 from __future__ import annotations
 
+import asyncio
 import json
 import struct
-from asyncio import IncompleteReadError, StreamReader
-from typing import Any, Literal, NamedTuple, final
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, cast, final
 
 _LENGTHS = struct.Struct("!II")
 
@@ -33,11 +34,65 @@ class Frame(NamedTuple):
         return _LENGTHS.pack(len(head), len(self.body)) + head + self.body
 
 
-async def received(reader: StreamReader) -> Frame | None:
-    """The next message; None once the other side is gone, in the middle of a message too."""
-    try:
-        head_bytes, body_bytes = _LENGTHS.unpack(await reader.readexactly(_LENGTHS.size))
-        kind, number, head = json.loads(await reader.readexactly(head_bytes))
-        return Frame(kind, number, head, await reader.readexactly(body_bytes))
-    except (IncompleteReadError, ConnectionError):
-        return None
+@final
+class Line(asyncio.Protocol):
+    r"""One end of the socket, for an event loop. Messages are taken out of what arrives as it arrives, without a task that waits for them.
+
+    Args:
+      heard: is called with each message.
+      lost: is called once the other side is gone, in the middle of a message too.
+    """
+
+    def __init__(self, heard: Callable[[Frame], None], lost: Callable[[], None]) -> None:
+        self._heard, self._lost = heard, lost
+        self._arrived = bytearray()
+        self._transport: asyncio.Transport | None = None
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._arrived += data
+        begins = 0
+        while len(self._arrived) >= begins + _LENGTHS.size:
+            head_bytes, body_bytes = _LENGTHS.unpack_from(self._arrived, begins)
+            head_begins = begins + _LENGTHS.size
+            body_begins = head_begins + head_bytes
+            if len(self._arrived) < body_begins + body_bytes:
+                break
+            kind, number, head = json.loads(self._arrived[head_begins:body_begins])
+            begins = body_begins + body_bytes
+            self._heard(Frame(kind, number, head, bytes(self._arrived[body_begins:begins])))
+        del self._arrived[:begins]
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's name
+        self._transport = None
+        self._has_room.set()
+        self._lost()
+
+    def pause_writing(self) -> None:
+        self._has_room.clear()
+
+    def resume_writing(self) -> None:
+        self._has_room.set()
+
+    def write(self, data: bytes) -> None:
+        """Send these messages; to whoever is gone, nothing."""
+        if self._transport is not None:
+            self._transport.write(data)
+
+    async def drained(self) -> None:
+        """Wait until the other side has read most of what was sent."""
+        await self._has_room.wait()
+
+    def listen(self, is_wanted: bool) -> None:
+        """Whether more is read for now."""
+        if self._transport is not None and self._transport.is_reading() != is_wanted:
+            (self._transport.resume_reading if is_wanted else self._transport.pause_reading)()
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._transport is not None:
+            self._transport.close()

@@ -12,13 +12,13 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import AsyncGenerator, Generator
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, final
 
 import structlog
 
 from zetadp.app.computing.calculator import Calculator
-from zetadp.app.computing.errors import CalculatorLost, TooManyCalculations
+from zetadp.app.computing.errors import CalculatorLost, MachineBusy, TooManyCalculations
 from zetadp.app.computing.frames import Frame
 from zetadp.app.computing.turns import Turns, Use
 from zetadp.app.kit.settings import Settings
@@ -28,6 +28,9 @@ QUICK_SECONDS = 0.02
 LARGEST_QUICK_BYTES = 2**14
 """Of a body. To read a larger one takes long by itself: the quick processes aren't asked."""
 SLOW_NICENESS = 15
+PATIENCE = 30.0
+"""A calculation may take so many times its limit on the wall, and at least so many seconds: a busy machine delays answers, and hardly ever
+refuses one."""
 MOST_WAITING = 1000
 """In each queue; they hold their bodies in memory."""
 SETTLING_SECONDS = 5.0
@@ -92,41 +95,61 @@ class Pool:
             if not self._in_hand[who]:
                 del self._in_hand[who]
 
-    async def answer(self, who: str, head: dict[str, Any], body: bytes) -> AsyncGenerator[Frame]:
-        r"""The frames of an answer, without the last.
+    def has_turn(self, body: bytes) -> bool:
+        """Whether a quick process would try a question with this body now, without a wait."""
+        return self.is_tried(body) and self._quick.is_free
+
+    @staticmethod
+    def is_tried(body: bytes) -> bool:
+        """Whether the quick processes try questions with this body at all."""
+        return len(body) <= LARGEST_QUICK_BYTES
+
+    async def at_once(self, who: str, head: dict[str, Any], body: bytes) -> list[Frame] | None:
+        """The frames of an answer by a quick process, without the last; None if it takes more than a moment. Otherwise as ``slowly``."""
+        calculator = await self._quick.taken(who)
+        is_free = False
+        try:
+            frames = await calculator.whole({**head, "seconds": QUICK_SECONDS, "is_whole": True}, body, PATIENCE)
+            is_free = True
+        except TimeoutError:
+            raise MachineBusy(PATIENCE) from None
+        finally:
+            if not is_free:
+                self._spawn(self._take_back(calculator, self._quick, 0, who))
+        end = frames.pop()
+        self._give_back(calculator, self._quick, who, end)
+        return None if end.head["is_late"] else frames
+
+    async def slowly(self, who: str, head: dict[str, Any], body: bytes) -> AsyncGenerator[Frame]:
+        r"""The frames of an answer by a slow process, without the last.
 
         Args:
           who: an address or a key, whose turn it then is.
           head: the request, with ``seconds``, the most processor time that it may take.
         Raises:
           CalculatorsBusy: too many wait, or it waited too long.
+          MachineBusy: it has begun, and has had too little of a processor for very long.
           CalculatorLost: the process ended. A calculation that doesn't look at its limit is ended like this.
         """
-        if len(body) <= LARGEST_QUICK_BYTES:
-            quick = [frame async for frame in self._tried(self._quick, 0, who, {**head, "seconds": QUICK_SECONDS, "is_whole": True}, body)]
-            if not quick[-1].head["is_late"]:
-                for frame in quick[:-1]:
-                    yield frame
-                return
-        async with aclosing(self._tried(self._slow, SLOW_NICENESS, who, {**head, "is_whole": False}, body)) as frames:
-            async for frame in frames:
-                if frame.kind != "end":
-                    yield frame
-
-    async def _tried(self, lane: Turns[Calculator], niceness: int, who: str, head: dict[str, Any], body: bytes) -> AsyncGenerator[Frame]:
-        calculator = await lane.taken(who)
+        wall_seconds = PATIENCE * max(1.0, head["seconds"])
+        calculator = await self._slow.taken(who)
         is_free = False
         try:
-            async with aclosing(calculator.answer(head, body)) as frames:
-                async for frame in frames:
-                    if frame.kind == "end":
-                        is_free = True
-                        self._use.add(who, float(frame.head["seconds"]))
-                        lane.given(calculator)
+            async for frame in calculator.answer({**head, "is_whole": False}, body, wall_seconds):
+                if frame.kind == "end":
+                    is_free = True
+                    self._give_back(calculator, self._slow, who, frame)
+                else:
                     yield frame
+        except TimeoutError:
+            raise MachineBusy(wall_seconds) from None
         finally:
             if not is_free:
-                self._spawn(self._take_back(calculator, lane, niceness, who))
+                self._spawn(self._take_back(calculator, self._slow, SLOW_NICENESS, who))
+
+    def _give_back(self, calculator: Calculator, lane: Turns[Calculator], who: str, end: Frame) -> None:
+        self._use.add(who, float(end.head["seconds"]))
+        lane.given(calculator)
 
     async def _take_back(self, calculator: Calculator, lane: Turns[Calculator], niceness: int, who: str) -> None:
         """After a question whose answer nobody read to its end: of a client that has gone, or of a process that has ended."""

@@ -4,6 +4,7 @@ it is told. It knows no database, no keys and no tenant."""
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
 import os
 import re
@@ -17,18 +18,21 @@ from pathlib import Path
 from typing import Any, final
 
 import structlog
+import uvloop
 from pydantic import ValidationError
 from starlette.types import ASGIApp, Message
 from threadpoolctl import threadpool_limits
 
 from zetadp.accountants.deadline import time_limit
-from zetadp.app.computing.frames import Frame, received
+from zetadp.app.computing.frames import Frame, Line
 from zetadp.app.kit.logs import configure_logs
 from zetadp.app.kit.settings import Settings
 from zetadp.mechanisms.errors import PrivacyError
 
 Shortcuts = Mapping[tuple[str, str], Callable[[bytes], tuple[str, bytes]]]
 JSON_SENT = [["content-type", "application/json"]]
+GARBAGE_OBJECTS = 10_000
+"""After so many new objects garbage is looked for: an ordinary profile makes some thousands, and none of them in a cycle."""
 _DATA = re.compile(r"^VmData:\s*(\d+) kB$", re.MULTILINE)
 OVERTIME_SECONDS = 5
 """Processor time beyond its limit after which the kernel ends a process: its calculation looks at the limit too rarely."""
@@ -50,7 +54,11 @@ def answer_all(line: socket.socket, settings: Settings, niceness: int, applicati
     _limit_memory(settings.calculation_bytes)
     threadpool_limits(1)  # each calculation has one processor
     configure_logs(settings.log_level, settings.log_format)
-    asyncio.run(_Calculating(application, shortcuts).answer_all(line))
+    # What the process starts with lives as long as it does: no search for garbage looks at it again.
+    gc.freeze()
+    gc.set_threshold(GARBAGE_OBJECTS)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_Calculating(application, shortcuts).answer_all(line))
 
 
 @final
@@ -58,40 +66,42 @@ class _Calculating:
     def __init__(self, application: ASGIApp, shortcuts: Shortcuts) -> None:
         self._application = application
         self._shortcuts = shortcuts
+        self._line = Line(self._heard, self._lost)
         self._number = -1
         self._gone = threading.Event()
         self._left = asyncio.Event()
+        self._answering: asyncio.Task[None] | None = None
 
     async def answer_all(self, line: socket.socket) -> None:
-        reader, writer = await asyncio.open_connection(sock=line)
-        answering: asyncio.Task[None] | None = None
-        while (frame := await received(reader)) is not None:
-            if frame.kind == "ask":
-                self._number, self._gone, self._left = frame.number, threading.Event(), asyncio.Event()
-                answering = asyncio.create_task(self._answer(frame, writer))
-            elif frame.number == self._number:
-                self._gone.set()
-                self._left.set()
-        del answering
+        loop = asyncio.get_running_loop()
+        await loop.create_connection(lambda: self._line, sock=line)
+        await loop.create_future()  # until the process ends
+
+    def _lost(self) -> None:
         os._exit(0)  # a thread may still calculate for nobody
 
-    async def _answer(self, question: Frame, writer: asyncio.StreamWriter) -> None:
-        number, head = question.number, question.head
-        begun = time.process_time()
-        _limit_processor_time(begun + head["seconds"] + OVERTIME_SECONDS)
-        structlog.contextvars.bind_contextvars(request_id=head["request_id"])
-        is_whole = bool(head["is_whole"])
-        with time_limit(head["seconds"], self._is_wanted(), time.process_time):
-            kept = self._cut_short(question) if is_whole else None
-            if kept is None and time.process_time() - begun < head["seconds"]:
-                kept = await self._by_route(question, writer)
+    def _heard(self, frame: Frame) -> None:
+        if frame.kind == "ask":
+            self._number, self._gone, self._left = frame.number, threading.Event(), asyncio.Event()
+            begun = time.process_time()
+            _limit_processor_time(begun + frame.head["seconds"] + OVERTIME_SECONDS)
+            structlog.contextvars.bind_contextvars(request_id=frame.head["request_id"])
+            kept = self._cut_short(frame) if frame.head["is_whole"] else None
+            if kept is None and time.process_time() - begun < frame.head["seconds"]:
+                self._answering = asyncio.get_running_loop().create_task(self._by_route(frame, begun))
+            else:
+                self._end(frame, kept or [], begun)
+        elif frame.number == self._number:
+            self._gone.set()
+            self._left.set()
+
+    def _end(self, question: Frame, kept: list[bytes], begun: float) -> None:
+        """The last of the answer's frames; of a whole answer that is late, only that it is."""
         used = time.process_time() - begun
-        is_late = used >= head["seconds"]
-        if kept is None or (is_whole and is_late):
+        is_late = used >= question.head["seconds"]
+        if question.head["is_whole"] and is_late:
             kept = []
-        kept.append(Frame("end", number, {"seconds": used, "is_late": is_late}).packed())
-        writer.write(b"".join(kept))
-        await writer.drain()
+        self._line.write(b"".join((*kept, Frame("end", question.number, {"seconds": used, "is_late": is_late}).packed())))
 
     def _is_wanted(self) -> Callable[[], bool]:
         gone = self._gone
@@ -103,14 +113,21 @@ class _Calculating:
         if shortcut is None or question.head["headers"] != JSON_SENT:
             return None
         try:
-            operation, content = shortcut(question.body)
+            with time_limit(question.head["seconds"], self._is_wanted(), time.process_time):
+                operation, content = shortcut(question.body)
         except (ValidationError, PrivacyError, MemoryError):
             return None
         headers = [["content-length", str(len(content))], ["content-type", "application/json"]]
         about = {"status": 200, "headers": headers, "problem": None, "operation": operation}
         return [Frame("start", question.number, about).packed(), Frame("part", question.number, {}, content).packed()]
 
-    async def _by_route(self, question: Frame, writer: asyncio.StreamWriter) -> list[bytes]:
+    async def _by_route(self, question: Frame, begun: float) -> None:
+        with time_limit(question.head["seconds"], self._is_wanted(), time.process_time):
+            kept = await self._frames(question)
+        self._end(question, kept, begun)
+        await self._line.drained()
+
+    async def _frames(self, question: Frame) -> list[bytes]:
         """The answer's frames, or the last of them if the first were sent already."""
         number, left, is_whole = question.number, self._left, bool(question.head["is_whole"])
         kept: list[bytes] = []
@@ -138,9 +155,9 @@ class _Calculating:
             elif message["type"] == "http.response.body" and message.get("body"):
                 kept.append(Frame("part", number, {}, message["body"]).packed())
             if not is_whole and message.get("more_body", False):
-                writer.write(b"".join(kept))
+                self._line.write(b"".join(kept))
                 kept.clear()
-                await writer.drain()
+                await self._line.drained()
 
         try:
             await self._application(scope, receive, send)

@@ -55,6 +55,11 @@ class Turns(Generic[_Taken]):
         self._waiting: dict[str, deque[asyncio.Future[_Taken]]] = {}
         self._count = 0
 
+    @property
+    def is_free(self) -> bool:
+        """Whether one can be taken without a wait."""
+        return bool(self._free)
+
     async def taken(self, who: str) -> _Taken:
         """One of them, when it is this asker's turn. Raises CalculatorsBusy if too many wait, or it didn't come in time."""
         if self._free:

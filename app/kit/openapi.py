@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Annotated, Any, final
+from typing import Annotated, Any, Literal, final
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
@@ -12,11 +12,21 @@ from pydantic import Field
 
 from zetadp.app.kit.field_errors import FieldError
 from zetadp.app.kit.openapi_schemas import PREFIX, nodes, simplify
-from zetadp.mechanisms.base import Value
+from zetadp.mechanisms.base import Extended, Value
 
 _FRAMEWORKS = "HTTPValidationError"
 """The framework's schema for every 422; its fields aren't those that ``app.kit.problems`` sends."""
 _OURS = "UnservedRequest"
+
+
+@final
+class Cheaper(Value):
+    """An upper bound on ``quantity`` where the other of epsilon and delta is ``at``, by an accountant that takes little time."""
+
+    quantity: Literal["epsilon", "delta"]
+    at: float | str
+    upper: Extended
+    accountant: str
 
 
 @final
@@ -27,6 +37,9 @@ class UnservedRequest(Value):
       errors: what is wrong with each field, if fields are to blame.
       request_id: id of the request, as in the header X-Request-ID and in the service's log.
       job: where to send the same calculation as a job, if it takes too long for an immediate answer.
+      limit_seconds: of processor time, for an immediate answer.
+      predicted_seconds: a cautious prediction of what the answer would take, if that is so much that it wasn't begun.
+      cheaper: what a cheaper accountant says of what was asked, beside such a prediction.
     """
 
     type: str
@@ -36,6 +49,9 @@ class UnservedRequest(Value):
     request_id: str | None = None
     errors: Annotated[tuple[FieldError, ...], Field(default=())]
     job: str | None = None
+    limit_seconds: float | None = None
+    predicted_seconds: float | None = None
+    cheaper: Annotated[tuple[Cheaper, ...], Field(default=())]
 
 
 _RETRY_AFTER = {"Retry-After": {"description": "Seconds until the next request is answered.", "schema": {"type": "integer"}}}

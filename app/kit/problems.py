@@ -22,6 +22,7 @@ from zetadp.mechanisms.errata import UnknownRow
 from zetadp.mechanisms.errors import (
     BudgetExceeded,
     CalibrationFailed,
+    CostTooHigh,
     IncompatibleEvent,
     InvalidParameter,
     NumericalFloor,
@@ -102,8 +103,10 @@ def _privacy_problem(error: Exception, kind: ProblemType) -> Problem:
     if isinstance(error, BudgetExceeded):
         extra |= {"quantity": error.quantity, "requested": error.requested, "remaining": error.remaining}
     if isinstance(error, TimeLimitReached):
-        extra["job"] = CALCULATIONS
+        extra |= {"job": CALCULATIONS, "limit_seconds": error.seconds}
         detail = f"{detail}; send it as a job: POST {CALCULATIONS} with this request as its profile, calibration or sweep"
+    if isinstance(error, CostTooHigh):
+        extra |= {"predicted_seconds": error.predicted_seconds, "cheaper": [bound._asdict() for bound in error.cheaper]}
     return _problem(kind, detail, {}, extra)
 
 

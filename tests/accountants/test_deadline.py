@@ -7,6 +7,9 @@ import pytest
 
 from zetadp.accountants import deadline
 from zetadp.accountants.deadline import time_limit
+from zetadp.accountants.leaf import Leaf
+from zetadp.accountants.routes.rdp.rdp import RdpAccountant
+from zetadp.mechanisms import Gaussian, Sensitivity
 from zetadp.mechanisms.errors import TimeLimitReached
 
 
@@ -61,3 +64,18 @@ def test_a_calculation_that_nobody_waits_for_is_stopped() -> None:
             with pytest.raises(TimeLimitReached):
                 deadline.check()
     deadline.check()
+
+
+def test_renyi_accounting_of_many_releases_looks_at_its_limit() -> None:
+    moves = Sensitivity(l2=1.0, adjacency="add_remove", unit="record")
+    parts = {Leaf(0.01, Gaussian(std=1.0 + 0.01 * k, sensitivity=moves)): 10 for k in range(50)}
+    looks = 0
+
+    def is_wanted() -> bool:
+        nonlocal looks
+        looks += 1
+        return looks < 25  # so many releases, of the first order
+
+    with pytest.raises(TimeLimitReached), time_limit(3600.0, is_wanted):
+        RdpAccountant().of_parts(parts).epsilon(1e-5)
+    assert looks == 25

@@ -22,7 +22,7 @@ def client(tmp_path_factory):
 
 
 def test_a_profile_answers_all_its_lists_with_bounds_and_a_derivation(client):
-    request = {"event": release(), "accountant": "auto", "epsilons": [1.0], "deltas": [1e-5], "orders": [2.0], "alphas": [0.5]}
+    request = {"event": release(), "epsilons": [1.0], "deltas": [1e-5], "orders": [2.0], "alphas": [0.5], "derivation": True}
     answer = client.post("/v1/profiles", json=request).json()
     assert answer["delta"][0]["lower"] <= 0.12693673750664394 <= answer["delta"][0]["upper"]
     assert answer["delta"][0]["log_upper"] == pytest.approx(math.log(0.12693673750664394), rel=1e-12)
@@ -32,6 +32,19 @@ def test_a_profile_answers_all_its_lists_with_bounds_and_a_derivation(client):
     assert answer["trade_off"][0]["beta"] == pytest.approx(0.15865525393145707, rel=1e-10)
     assert answer["route"] == "gdp"
     assert {"symbol", "value", "formula", "source"} == answer["derivation"][0].keys()
+
+
+def test_a_derivation_is_made_only_for_whoever_asks(client, monkeypatch):
+    request = {"event": release(), "deltas": [1e-5]}
+    derived = client.post("/v1/profiles", json=request | {"derivation": True}).json()
+
+    def unasked(_profile):
+        raise AssertionError
+
+    monkeypatch.setattr("zetadp.accountants.routes.closed.closed_form.GdpProfile.derivation", unasked)
+    answer = client.post("/v1/profiles", json=request).json()
+    assert answer["derivation"] is None
+    assert answer["epsilon"] == derived["epsilon"]
 
 
 def test_infinite_epsilon_is_written_as_text(client):

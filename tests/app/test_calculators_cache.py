@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+from tests.app.calculators_harness import without_cost
 from zetadp.accountants import Event, deadline, profile
 from zetadp.accountants.deadline import time_limit
 from zetadp.app.calculators import cache as cache_module
@@ -36,6 +37,11 @@ def asked(std: float = 1.0, **points: object) -> ProfileRequest:
     return ProfileRequest.model_validate({"event": release(std), **({"deltas": [1e-5]} | points)})
 
 
+def keeping(most_bytes: int) -> ProfileCache:
+    """A cache that keeps answers however little time they took."""
+    return ProfileCache(most_bytes, kept_from_seconds=0.0)
+
+
 @pytest.fixture
 def computed(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
     """The events that a profile was made for, in order."""
@@ -50,24 +56,24 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
 
 
 def test_an_event_asked_twice_is_computed_once(computed: list[Event]) -> None:
-    cache = ProfileCache(ROOM)
-    assert cache.profile(asked()) == cache.profile(asked()) == compute_profile(asked())
+    cache = keeping(ROOM)
+    assert without_cost(cache.profile(asked())) == without_cost(cache.profile(asked())) == without_cost(compute_profile(asked()))
     assert len(computed) == 2  # one of the cache, one of the comparison
 
 
 def test_other_points_of_a_known_event_are_answered_like_those_of_a_new_one() -> None:
-    cache = ProfileCache(ROOM)
+    cache = keeping(ROOM)
     for points in ({"deltas": [1e-5]}, {"deltas": [1e-6, 1e-5]}, {"epsilons": [1.0], "orders": [2.0]}, {"alphas": [0.1, 0.1]}):
-        assert cache.profile(asked(**points)) == compute_profile(asked(**points))
+        assert without_cost(cache.profile(asked(**points))) == without_cost(compute_profile(asked(**points)))
 
 
 def test_another_accountant_is_another_answer() -> None:
-    cache = ProfileCache(ROOM)
+    cache = keeping(ROOM)
     assert cache.profile(asked(accountant="rdp")).route != cache.profile(asked(accountant="gdp")).route
 
 
 def test_numbers_spelled_differently_are_one_event(computed: list[Event]) -> None:
-    cache = ProfileCache(ROOM)
+    cache = keeping(ROOM)
     event = release()
     event["mechanism"] = dict(reversed(event["mechanism"].items())) | {"std": 1}
     assert cache.profile(ProfileRequest.model_validate({"event": event})).gdp_mu == cache.profile(asked()).gdp_mu
@@ -75,7 +81,7 @@ def test_numbers_spelled_differently_are_one_event(computed: list[Event]) -> Non
 
 
 def test_what_was_asked_longest_ago_is_forgotten_first(computed: list[Event]) -> None:
-    cache = ProfileCache(ROOM)
+    cache = keeping(ROOM)
     for index in range(MOST_EVENTS):
         cache.profile(asked(1.0 + index))
     cache.profile(asked(1.0))
@@ -90,21 +96,28 @@ def test_what_was_asked_longest_ago_is_forgotten_first(computed: list[Event]) ->
 
 def test_it_never_keeps_more_than_its_bytes() -> None:
     size = weight(profiles.Answers(asked().event, "auto"))
-    cache = ProfileCache(10 * size)
+    cache = keeping(10 * size)
     for index in range(100):
         cache.profile(asked(1.0 + index, epsilons=[0.1 * number for number in range(index % 7)]))
         assert 0 <= cache.bytes <= 10 * size
     assert 1 <= len(cache) <= 10
 
 
+def test_what_took_no_time_is_computed_again_and_never_weighed(computed: list[Event], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(cache_module, "weight")
+    cache = ProfileCache(ROOM, kept_from_seconds=3600.0)
+    assert without_cost(cache.profile(asked())) == without_cost(cache.profile(asked()))
+    assert (len(computed), len(cache), cache.bytes) == (2, 0, 0)
+
+
 def test_without_room_nothing_is_kept_and_all_is_answered() -> None:
     cache = ProfileCache(0)
-    assert cache.profile(asked()) == compute_profile(asked())
+    assert without_cost(cache.profile(asked())) == without_cost(compute_profile(asked()))
     assert (len(cache), cache.bytes) == (0, 0)
 
 
 def test_answers_kept_count_as_they_grow() -> None:
-    cache = ProfileCache(ROOM)
+    cache = keeping(ROOM)
     cache.profile(asked())
     before = cache.bytes
     cache.profile(asked(epsilons=[0.001 * number for number in range(1000)]))
@@ -112,7 +125,7 @@ def test_answers_kept_count_as_they_grow() -> None:
 
 
 def test_a_refusal_keeps_nothing() -> None:
-    cache = ProfileCache(ROOM)
+    cache = keeping(ROOM)
     cache.profile(asked())
     for limit in (1e-9, 60.0):
         with time_limit(limit):
@@ -120,20 +133,20 @@ def test_a_refusal_keeps_nothing() -> None:
                 answer = cache.profile(asked(epsilons=[1.0]))
             except TimeLimitReached:
                 assert (len(cache), cache.bytes) == (0, 0)
-    assert answer == compute_profile(asked(epsilons=[1.0]))
+    assert without_cost(answer) == without_cost(compute_profile(asked(epsilons=[1.0])))
 
 
 def test_many_threads_get_the_same_answers(computed: list[Event]) -> None:
-    cache = ProfileCache(ROOM)
+    cache = keeping(ROOM)
     requests = [asked(1.0 + index % 5, epsilons=[0.1 * index]) for index in range(200)]
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(cache.profile, requests))
     assert len(computed) == 5
-    assert answers == [compute_profile(request) for request in requests]
+    assert without_cost(answers) == without_cost([compute_profile(request) for request in requests])
 
 
 def test_who_waits_for_anothers_answer_keeps_to_its_own_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = ProfileCache(ROOM)
+    cache = keeping(ROOM)
     begun, finish = threading.Event(), threading.Event()
 
     def slow(event: Event, accountant: str) -> Any:

@@ -10,6 +10,7 @@ from typing import final
 import numpy as np
 import scipy
 
+from zetadp.accountants import deadline
 from zetadp.accountants.accountant import Accountant
 from zetadp.accountants.dominating import pair_of, statement, unsupported_reason
 from zetadp.accountants.leaf import Leaf, Selection
@@ -56,7 +57,7 @@ class RdpProfile(PrivacyProfile):
     def rdp(self, order: float) -> float | None:
         check_order(order)
         if order not in self._known:
-            self._known[order] = math.fsum(count * leaf_renyi(leaf, order) for leaf, count in self._parts.items())
+            self._known[order] = math.fsum(count * _checked_renyi(leaf, order) for leaf, count in self._parts.items())
         return self._known[order]
 
     def delta(self, epsilon: float) -> DeltaBound:
@@ -128,6 +129,11 @@ def epsilon_at_order(order: float, renyi: float, delta: float) -> float:
     10.226631104
     """
     return renyi + math.log1p(-1.0 / order) - (math.log(delta) + math.log(order)) / (order - 1.0)
+
+
+def _checked_renyi(leaf: Leaf, order: float) -> float:
+    deadline.check()  # thousands of leaves take minutes at all orders
+    return leaf_renyi(leaf, order)
 
 
 def leaf_renyi(leaf: Leaf, order: float) -> float:

@@ -47,7 +47,7 @@ async def examined_apart(request: Request, certificate: bytes, keys: PublicKeySe
 
     Raises:
       VerificationTooLong: it takes more than ``verification_seconds``.
-      TooManyCalculations, CalculatorsBusy, CalculatorLost: as ``Desk.answer``.
+      TooManyCalculations, CalculatorsBusy, CalculatorLost: as ``Question.frames``.
     """
     desk: Desk | None = getattr(request.app.state, "desk", None)
     if desk is None:
@@ -73,7 +73,7 @@ async def examined_apart(request: Request, certificate: bytes, keys: PublicKeySe
 
 async def _whole(desk: Desk, request: Request, head: dict[str, object], body: bytes) -> tuple[int, bytes]:
     status, content = 500, b""
-    async with aclosing(desk.answer(dict(request.scope), head, body)) as frames:
+    async with aclosing(desk.asked(dict(request.scope), head, body).frames()) as frames:
         async for frame in frames:
             if frame.kind == "start":
                 status = frame.head["status"]

@@ -150,13 +150,13 @@ async function answerTo(wanted, signal) {
   const delta = own.delta.value.trim();
   const records = current === "sample" && own.sampling.value === "size" ? positive(own.records) : null;
   const ask = (path, body) => api(path, { method: "POST", body, signal });
-  const answer = await ask(wanted.path, wanted.body);
+  const answer = await ask(wanted.path, current === "guarantee" ? wanted.body : { ...wanted.body, derivation: true });
   const event = answer.event || wanted.body.event;
   const lines = current === "guarantee" ? [] : remarks(answer, delta);
   show(headline(current, answer, delta, records), lines);
   shown = wanted;
   markStale(false);
-  const profile = await ask("/v1/profiles", { event, deltas: [wanted.delta], advantage: true, alphas: [0.01], priors: [0.5] });
+  const profile = await ask("/v1/profiles", { event, deltas: [wanted.delta], advantage: true, alphas: [0.01], priors: [0.5], derivation: true });
   say([...lines, ...sentences(profile)]);
   derive([...(current === "guarantee" ? [] : answer.derivation.slice(0, 1)), ...profile.derivation]);
   byId("answer").setAttribute("aria-busy", "false");
