@@ -15,6 +15,7 @@ import stat
 import tarfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal, Self, final
@@ -108,9 +109,9 @@ class ArchiveWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
-        if kind is None:  # else it stays cut off, and nobody takes it for a whole one
-            self._tar.close()
-            self._gzip.close()
+        # After an error it lacks its manifest, and nobody takes it for a whole one; it is closed here and not at any time later.
+        with nullcontext() if kind is None else suppress(OSError), self._gzip, self._tar:
+            pass
 
     def add(self, name: str, content: bytes) -> None:
         """Add a member with these bytes."""

@@ -71,7 +71,7 @@ def back_up(settings: Settings, database: Database, out: IO[bytes], *, job_files
         left_out = (*(() if job_files else (JOBS,)), *(LOCAL if storage.is_elsewhere else ()))
         count = sum(archive.add_file(FILES + name, settings.data_dir / name) for name in _files(settings.data_dir, left_out))
         if storage.is_elsewhere:
-            count += add_objects(archive, storage.store, job_files=job_files)
+            count += add_objects(archive, storage.store, settings.data_dir, job_files=job_files)
         archive.finish(
             Manifest(
                 version=VERSION,
