@@ -35,6 +35,10 @@ def chosen(cases: Iterable[Any], of_default: Sequence[Any]) -> list[Any]:
     return [_marked(case, slow=case not in of_default) for case in listed]
 
 
+SLOW_SECONDS = 1800.0
+"""After which a slow test has hung: beside other work some of them take minutes."""
+
+
 def _marked(case: Any, *, slow: bool) -> Any:
     marks = (pytest.mark.slow,) if slow else ()
     if hasattr(case, "marks"):  # a pytest.param already, with an id of its own
@@ -47,6 +51,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if "slow" in item.keywords and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(SLOW_SECONDS))
     # A test that is named is meant, slow or not.
     if config.getoption("--all") or config.option.markexpr or any("::" in argument for argument in config.args):
         return
