@@ -39,6 +39,9 @@ _JUMPS = np.geomspace(0.9, 0.01, 24)
 _STARTS = ((-1.0, 4), (-50.0, 6), (-150.0, 6), (-400.0, 6))
 """Of the search for the delta at an epsilon: its logarithm, and how often it may move."""
 
+_LARGEST_LOG_DELTA, _SMALLEST_LOG_DELTA, _HALVINGS = -1.0, -1e6, 20
+"""Where the delta of an epsilon is sought between others, and how often its logarithm's range is halved."""
+
 _MORE_ROOM = 1.0, 3.0, 10.0, 30.0, 100.0
 """Shares of the least possible sum, downwards, by which windows for many answers may reach further."""
 
@@ -85,6 +88,10 @@ class Saddle:
     def kernel(self) -> float:
         """Beyond this distance from epsilon what is composed, times e^{-tilt distance}, is negligible compared with delta."""
         return (_EDGE_NATS + max(self.size - self.tilt * self.epsilon - self.log_delta, 0.0)) / self.tilt
+
+    def is_near(self, epsilon: float) -> bool:
+        """Whether it suits this epsilon as well."""
+        return abs(self.epsilon - epsilon) <= 0.5 / self.tilt + 0.01 * epsilon
 
     @property
     def excess(self) -> float:
@@ -175,11 +182,30 @@ class Estimates:
         first: tuple[Estimates, Saddle] | None = None
         for log_delta, rounds in _STARTS if guess is None else ((guess, 6), *_STARTS):
             found, saddle, is_good = cls._searched(pairs, epsilon, log_delta, rounds)
-            if is_good and (first is None or abs(saddle.epsilon - epsilon) <= 0.5 / saddle.tilt + 0.01 * epsilon):
+            if is_good and saddle.is_near(epsilon):
                 return found, saddle
-            first = first or (found, saddle)
+            if first is None:
+                first = found, saddle
+                if (between := cls._between(pairs, epsilon)) is not None:
+                    return between
         assert first is not None
         return first
+
+    @classmethod
+    def _between(cls, pairs: tuple[tuple[Pair, int], ...], epsilon: float) -> tuple[Estimates, Saddle] | None:
+        """Estimates for the delta whose epsilon this is, between deltas with a smaller and a larger one; None if it isn't found."""
+        low, high = _LARGEST_LOG_DELTA, 64.0 * _LARGEST_LOG_DELTA
+        while cls.for_delta(pairs, high)[1].epsilon < epsilon:
+            low, high = high, 4.0 * high
+            if high < _SMALLEST_LOG_DELTA:
+                return None
+        for _ in range(_HALVINGS):
+            middle = -math.sqrt(low * high)
+            found, saddle = cls.for_delta(pairs, middle)
+            if saddle.is_near(epsilon):
+                return found, saddle
+            low, high = (middle, high) if saddle.epsilon < epsilon else (low, middle)
+        return None
 
     @classmethod
     def _searched(

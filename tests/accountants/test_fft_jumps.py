@@ -11,6 +11,7 @@ from scipy import special
 
 from tests.accountants.events import training
 from tests.accountants.references import group, poisson
+from tests.selection import chosen
 from zetadp.accountants import Grouped, profile
 from zetadp.accountants.events import leaves
 from zetadp.accountants.grids.layers import Plan
@@ -127,6 +128,18 @@ def test_what_no_jump_contributes_is_bounded_not_forgotten() -> None:
         if upper.window.first <= index <= upper.window.last:
             assert upper.log_delta(index) >= profile(event, accountant="fft").delta(epsilon).log_lower - 1e-9
     assert whole.delta(3.0).log_upper >= layer.lower.log_delta(math.ceil((3.0 - layer.lower.start) / layer.lower.step))
+
+
+@pytest.mark.parametrize("epsilon", chosen([0.05, 0.5, 3.0, 20.0], [3.0]))
+def test_delta_of_a_group_is_found_at_every_epsilon(epsilon) -> None:
+    # The search for delta ended at epsilons far above the one asked for, and Renyi's bound was the answer, after 89 s.
+    asked = profile(user(8, 1.2e-4, 2.2, 100))
+    delta = asked.delta(epsilon)
+    assert delta.route.startswith("fft")
+    assert 0.0 < delta.log_upper - delta.log_lower < 1e-4
+    back = asked.epsilon_at_log_delta(delta.log_upper)
+    assert back.lower <= epsilon * (1.0 + 1e-12)
+    assert back.upper == pytest.approx(epsilon, rel=1e-5)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 64, 1000])
