@@ -55,7 +55,7 @@ class LaplaceDensity(LocationDensity):
         return max(right, left) * (1.0 + _ROUNDING) + _ABSOLUTE
 
     def tail(self, x: Floats, log_factor: Floats) -> tuple[Floats, Floats]:
-        far = 0.5 * np.exp(np.minimum(log_factor, 600.0) - np.abs(x))
+        far = 0.5 * np.exp(np.minimum(log_factor - np.abs(x), 600.0))
         whole = np.exp(np.minimum(log_factor, 600.0))
         return np.where(x > 0.0, far, whole - far), UNIT * (4.0 + np.maximum(x, 0.0))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import pytest
 
 from tests.accountants.events import gaussian, laplace
@@ -100,3 +101,22 @@ def test_a_release_near_its_largest_loss_is_never_put_on_a_grid(share: float, mo
     exact = -math.expm1((epsilon - 1.0 / 1.37) / 2.0)
     assert math.exp(found.log_upper) >= exact
     assert math.exp(found.log_upper) <= exact + 1e-13
+
+
+@pytest.mark.parametrize(("distance", "q", "epsilon"), [(900.0, 0.5, 850.0), (700.0, 0.3, 650.0), (2000.0, 0.5, 1990.0)])
+def test_sampled_laplace_of_losses_beyond_exponents_of_floats(distance, q, epsilon):
+    # Q's mass beyond a threshold, times e^epsilon, was cut at e^600 before it was multiplied: lower ends were 1e-11 too high.
+    found = accountant_named("single").profile(PoissonSampled(probability=q, event=laplace(1.0 / distance))).delta(epsilon)
+    with mpmath.workdps(2000):
+        factor = mpmath.exp(mpmath.mpf(epsilon))
+        at = (mpmath.log((factor - 1 + q) / q) + distance) / 2
+        beyond = mpmath.exp(-at) / 2
+        near = 1 - mpmath.exp(at - distance) / 2 if at < distance else mpmath.exp(distance - at) / 2
+        truth = mpmath.log((1 - mpmath.mpf(q)) * beyond + q * near - factor * beyond)
+        assert found.log_lower <= truth <= found.log_upper
+    assert found.log_upper - found.log_lower < 1e-10
+
+
+def test_a_whole_number_is_an_epsilon_too():
+    noise = laplace(2.0)
+    assert accountant_named("single").profile(noise).delta(0) == accountant_named("single").profile(noise).delta(0.0)

@@ -72,10 +72,10 @@ class SingleProfile(PrivacyProfile):
         )
 
     def _delta_upper(self, epsilon: float) -> float:
-        return float(self._uppers(np.array([epsilon]))[0])
+        return float(self._uppers(np.array([epsilon], dtype=np.float64))[0])
 
     def _delta_lower(self, epsilon: float) -> float:
-        return float(self._lowers(np.array([epsilon]))[0])
+        return float(self._lowers(np.array([epsilon], dtype=np.float64))[0])
 
     def _uppers(self, epsilons: Floats) -> Floats:
         return np.max([calls(pair, epsilons).upper for pair in self._upper], axis=0)
