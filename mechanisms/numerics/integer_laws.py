@@ -142,14 +142,18 @@ class SkellamLaw(IntegerLaw):
 
     def log_weights(self, x: NDArray[np.int64]) -> Long:
         place = np.abs(x)
-        return _skellam_logs(self.variance, max(int(place.max()), self.reach))[place]
+        return _skellam_logs(self.variance, self._tabled(int(place.max())))[place]
 
     def error(self, furthest: int) -> float:
-        return (4.0 * _skellam_start(self.variance, max(furthest, self.reach)) + 8.0) * LONG
+        return (4.0 * _skellam_start(self.variance, self._tabled(furthest)) + 8.0) * LONG
 
     def tilted(self, distance: int) -> int:
         # Around its new place the law is as wide as one whose variance is larger by the distance.
         return distance + _skellam_reach(self.variance + distance) - self.reach
+
+    def _tabled(self, furthest: int) -> int:
+        # Powers of 2, so that several reaches share a table; never a short one, which the recurrence would have to begin far beyond.
+        return 1 << (max(furthest, self.reach) - 1).bit_length()
 
 
 @final
