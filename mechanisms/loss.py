@@ -16,7 +16,7 @@ import numpy as np
 
 from zetadp.mechanisms.numerics import logspace
 from zetadp.mechanisms.numerics.gdp import gdp_log_delta
-from zetadp.mechanisms.numerics.integer_laws import GaussianLaw, GaussianSumLaw, IntegerLaw, LaplaceLaw, Long
+from zetadp.mechanisms.numerics.integer_laws import LONG, GaussianLaw, GaussianSumLaw, IntegerLaw, LaplaceLaw, Long
 from zetadp.mechanisms.numerics.rounding import rounded_up
 
 _FURTHEST_TILT = 2**15
@@ -306,8 +306,9 @@ class IntegerLoss(PrivacyLoss):
                     return bound
                 logs = self._logs(self.law.tilted(math.ceil((order + 1.0) * m)))
                 one, other = logs[: len(logs) - m], logs[m:]
-                log_moment = _log_sum(order * one - (order - 1.0) * other) - _log_sum(logs)
-                return min(bound, max(log_moment / (order - 1.0) * (1.0 + 1e-9), 0.0))
+                error = self.law.error(len(logs)) + (len(logs) + 8.0 * float(-logs.min())) * LONG
+                log_moment = _log_sum(order * one - (order - 1.0) * other) - _log_sum(logs) + 2.0 * order * error
+                return min(bound, log_moment / (order - 1.0) * (1.0 + 1e-12))
 
     @property
     def distance(self) -> float:

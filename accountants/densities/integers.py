@@ -99,9 +99,7 @@ class IntegerDensity(Density):
         return LossLaw(kept, merged, ends)
 
     def ratio_nodes(self, upper: Mixture, lower: Mixture, order: float, *, upper_half: bool) -> RatioNodes | None:
-        # e^{order L} moves mass by up to the order times the shifts, to both sides.
-        scale = self.law.scale
-        further = self.law.tilted(math.ceil((order + 1.0) * (upper.shifts[-1] - lower.shifts[0]) * scale))
+        scale, further = self.law.scale, self._further(upper, lower, order)
         if further > min(_FURTHEST, _LARGEST_TILT * scale):
             return None
         table = _table(self, upper, lower, further)
@@ -110,6 +108,14 @@ class IntegerDensity(Density):
         small, weight = np.abs(minus_one) < 1.0, np.exp(log_weight)
         weighted = np.where(small, weight * minus_one, np.exp(log_weight + loss) - weight)
         return RatioNodes(log_weight, loss, np.where(small, minus_one, 1.0), weighted)
+
+    def ratio_error(self, upper: Mixture, lower: Mixture, order: float) -> float:
+        span = math.ceil((upper.shifts[-1] - lower.shifts[0]) * self.law.scale)
+        return 2.0 * self.law.error(self.law.reach + self._further(upper, lower, 2.0 * order) + 2 * span + 2)
+
+    def _further(self, upper: Mixture, lower: Mixture, order: float) -> int:
+        # e^{order L} moves mass by up to the order times the shifts, to both sides.
+        return self.law.tilted(math.ceil((order + 1.0) * (upper.shifts[-1] - lower.shifts[0]) * self.law.scale))
 
 
 DENSITY = IntegerDensity(GaussianLaw(1.0))

@@ -145,10 +145,11 @@ class SkellamLaw(IntegerLaw):
         return _skellam_logs(self.variance, self._tabled(int(place.max())))[place]
 
     def error(self, furthest: int) -> float:
-        return (4.0 * _skellam_start(self.variance, self._tabled(furthest)) + 8.0) * LONG
+        return (2.0 * _skellam_start(self.variance, self._tabled(furthest)) + 8.0) * LONG
 
     def tilted(self, distance: int) -> int:
-        # Around its new place the law is as wide as one whose variance is larger by the distance.
+        # From order (m + 1/2) on, at most 3/2 of the distance, it falls as a law does whose variance is larger by that.
+        distance += (distance + 1) // 2
         return distance + _skellam_reach(self.variance + distance) - self.reach
 
     def _tabled(self, furthest: int) -> int:
@@ -188,7 +189,7 @@ class GaussianSumLaw(IntegerLaw):
         return self._is_convolved or near_gaussian(self.sigma, self.parties) <= _NEAR_ENOUGH
 
     def concentration(self, moves: int) -> Fraction:
-        """rho of zCDP: Kairouz, Liu and Steinke 2021, Theorem 1, or that of one party, whose release the others' noise only protects."""
+        """rho of zCDP: as in Kairouz, Liu and Steinke 2021, or that of one party, whose release the others' noise only protects."""
         tau = Fraction(4.0 * near_gaussian(self.sigma, self.parties) * (1.0 + 1e-9))
         root = Fraction(math.nextafter(moves / math.sqrt(self.parties) / self.sigma * (1.0 + 1e-15), math.inf))
         return min((root + tau) ** 2, (moves / Fraction(self.sigma)) ** 2) / 2

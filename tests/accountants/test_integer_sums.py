@@ -142,7 +142,7 @@ def test_renyi_divergences_are_bounds_and_near(leaf, order):
         ]
         truth = float(mpmath.log(max(moments)) / (order - 1))
     found = leaf_renyi(leaf, order)
-    assert truth * (1 - 1e-9) <= found <= truth * 1.001
+    assert truth * (1 - 1e-9) <= found <= truth * 1.001 + 1e-14  # a law known to few units of 1e-19
 
 
 @pytest.mark.parametrize("leaf", [LEAVES[0], LEAVES[3], LEAVES[8], LEAVES[11]], ids=named)

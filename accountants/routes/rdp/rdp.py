@@ -182,6 +182,8 @@ def pair_renyi(pair: Pair, order: float) -> float:
     if moments is None:
         return whole
     largest = moments.log_moment(order) if pair.symmetric else max(moments.log_moment(order), moments.log_moment(1.0 - order))
+    # The moment has order + (order - 1) powers of densities; nodes may have been made for twice the order.
+    largest += 2.0 * order * pair.family.ratio_error(pair.upper, pair.lower, order)
     return min(whole, largest / (order - 1.0) * (1.0 + QUADRATURE_ERROR))
 
 
