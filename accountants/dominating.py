@@ -87,7 +87,7 @@ def pair_of(leaf: Leaf) -> Pair:
 def _resolved(leaf: Leaf) -> Pair | str:
     """The pair, or the reason why there is none."""
     loss = leaf.mechanism.privacy_loss()
-    if not leaf.mechanism.CAN_BE_SAMPLED and (reason := _declared_reason(leaf, loss)) is not None:
+    if (not leaf.mechanism.CAN_BE_SAMPLED or isinstance(loss, ConcentratedLoss)) and (reason := _declared_reason(leaf, loss)) is not None:
         return reason
     family = density_of(loss)
     if isinstance(loss, IntegerLoss) and (reason := _integer_reason(leaf, loss)) is not None:

@@ -10,11 +10,17 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, TypeAlias, final
+from typing import final
+
+import numpy as np
 
 from zetadp.mechanisms.numerics import logspace
 from zetadp.mechanisms.numerics.gdp import gdp_log_delta
+from zetadp.mechanisms.numerics.integer_laws import LONG, GaussianLaw, GaussianSumLaw, IntegerLaw, LaplaceLaw, Long
 from zetadp.mechanisms.numerics.rounding import rounded_up
+
+_FURTHEST_TILT = 2**15
+"""How far the mass may lie of which moments of noise on whole numbers are summed; those of larger orders aren't known."""
 
 
 class PrivacyLoss(ABC):
@@ -255,49 +261,54 @@ class FailingLoss(PrivacyLoss):
         return self.epsilon
 
 
-IntegerLaw: TypeAlias = Literal["gaussian", "laplace"]
-
-
 @final
 @dataclass(frozen=True)
 class IntegerLoss(PrivacyLoss):
-    r"""f(x) = c e^{-x^2 / (2 scale^2)} or c e^{-|x| / scale} on the whole numbers, against f(x - m), m = distance scale.
+    r"""A law f of noise on the whole numbers against f(x - m), m = distance scale.
 
     Attributes:
-      law: gaussian or laplace.
-      scale: sigma or b.
-      distance_in_scales: m / scale.
+      law: of the noise.
+      distance_in_scales: m / law.scale.
 
-    >>> round(math.exp(IntegerLoss("laplace", 2.0, 0.5).log_delta(0.0)), 6)
+    >>> round(math.exp(IntegerLoss(LaplaceLaw(2.0), 0.5).log_delta(0.0)), 6)
     0.244919
     """
 
     law: IntegerLaw
-    scale: float
     distance_in_scales: float
 
     @property
     def moves(self) -> int:
         """m: a distance that was stretched by a rounding allowance is still the same whole number."""
-        return round(self.distance_in_scales * self.scale)
+        return round(self.distance_in_scales * self.law.scale)
 
     def log_delta(self, epsilon: float) -> float:
-        reach = math.ceil(self.scale * (39.0 if self.law == "gaussian" else 745.0))
-        here, there = range(-reach, reach + self.moves + 1), math.exp(epsilon)
-        log_total = math.log(math.fsum(math.exp(self._exponent(x)) for x in here))
-        terms = (math.exp(self._exponent(x - self.moves) - log_total) - there * math.exp(self._exponent(x) - log_total) for x in here)
-        delta = math.fsum(max(term, 0.0) for term in terms)
+        logs = self._logs(0)
+        p, q = np.exp(logs[: len(logs) - self.moves]), np.exp(logs[self.moves :])
+        delta = float(np.maximum(p - np.exp(np.longdouble(epsilon)) * q, 0.0).sum() / np.exp(logs).sum())
         return math.log(delta) if delta > 0.0 else -math.inf
 
     def renyi(self, order: float) -> float:
-        if self.law == "gaussian":
-            return 0.5 * order * self.distance_in_scales**2  # Canonne, Kamath and Steinke 2020, Theorem 14
-        # For x <= 0 the ratio is e^{-m / b}, for x >= m e^{m / b}, and e^{(2x - m) / b} between them; sums of f are geometric.
-        m, b = self.moves, self.scale
-        half = -logspace.log_one_minus_exp(-1.0 / b)
-        between = [(order * (2 * x - m) - x) / b for x in range(1, m)]
-        total = logspace.log_sum([half - order * m / b, half + (order - 1.0) * m / b, *between])
-        return min((total + math.log(math.tanh(0.5 / b))) / (order - 1.0) * (1.0 + 1e-12), m / b)
+        m = self.moves
+        match self.law:
+            case GaussianLaw():
+                return 0.5 * order * self.distance_in_scales**2  # Canonne, Kamath and Steinke 2020, Theorem 14
+            case LaplaceLaw(b=b):
+                # For x <= 0 the ratio is e^{-m / b}, for x >= m e^{m / b}, and e^{(2x - m) / b} between them; sums of f are geometric.
+                half = -logspace.log_one_minus_exp(-1.0 / b)
+                between = [(order * (2 * x - m) - x) / b for x in range(1, m)]
+                total = logspace.log_sum([half - order * m / b, half + (order - 1.0) * m / b, *between])
+                return min((total + math.log(math.tanh(0.5 / b))) / (order - 1.0) * (1.0 + 1e-12), m / b)
+            case _:
+                slope = self.renyi_slope
+                bound = math.inf if slope is None else order * float(slope) * (1.0 + 1e-12)
+                if order * m > _FURTHEST_TILT:
+                    return bound
+                logs = self._logs(self.law.tilted(math.ceil((order + 1.0) * m)))
+                one, other = logs[: len(logs) - m], logs[m:]
+                error = self.law.error(len(logs)) + (len(logs) + 8.0 * float(-logs.min())) * LONG
+                log_moment = _log_sum(order * one - (order - 1.0) * other) - _log_sum(logs) + 2.0 * order * error
+                return min(bound, log_moment / (order - 1.0) * (1.0 + 1e-12))
 
     @property
     def distance(self) -> float:
@@ -305,11 +316,24 @@ class IntegerLoss(PrivacyLoss):
 
     @property
     def pure_epsilon(self) -> float | None:
-        return rounded_up(self.moves / Fraction(self.scale)) if self.law == "laplace" else None
+        return rounded_up(self.moves / Fraction(self.law.b)) if isinstance(self.law, LaplaceLaw) else None
 
     @property
-    def renyi_slope(self) -> Fraction:
-        return (self.moves / Fraction(self.scale)) ** 2 / 2
+    def renyi_slope(self) -> Fraction | None:
+        match self.law:
+            case GaussianLaw(sigma=scale) | LaplaceLaw(b=scale):
+                return (self.moves / Fraction(scale)) ** 2 / 2
+            case GaussianSumLaw():
+                return self.law.concentration(self.moves)
+            case _:
+                return None
 
-    def _exponent(self, x: int) -> float:
-        return -0.5 * (x / self.scale) ** 2 if self.law == "gaussian" else -abs(x) / self.scale
+    def _logs(self, further: int) -> Long:
+        """log f, whose m-th entry on from that of x - m is that of x."""
+        reach = self.law.reach + self.moves + further
+        return self.law.log_weights(np.arange(-reach, reach + 1, dtype=np.int64))
+
+
+def _log_sum(logs: Long) -> float:
+    top = logs.max()
+    return float(top + np.log(np.exp(logs - top).sum()))

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         Buffer,
         CorrelatedNoise,
         DiscreteGaussian,
+        DiscreteGaussianSum,
         DiscreteLaplace,
         GdpGuarantee,
         GeometricRuns,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
         PoissonRuns,
         PureGuarantee,
         RangeGuarantee,
+        Skellam,
         SparseVector,
         TruncatedNegativeBinomialRuns,
         ZcdpGuarantee,
@@ -78,6 +80,7 @@ __all__ = [
     "Composed",
     "CorrelatedNoise",
     "DiscreteGaussian",
+    "DiscreteGaussianSum",
     "DiscreteLaplace",
     "Event",
     "FixedSizeSampled",
@@ -103,6 +106,7 @@ __all__ = [
     "Repeated",
     "RepeatedAndSelected",
     "Sensitivity",
+    "Skellam",
     "SparseVector",
     "Trained",
     "TruncatedNegativeBinomialRuns",
@@ -131,8 +135,9 @@ _EVENTS = (
     *("PoissonSampled", "RandomlyAllocated", "Release", "Repeated", "RepeatedAndSelected", "TruncatedPoissonSampled"),
 )
 _DECLARED = (
-    *("ApproximateGuarantee", "Buffer", "CorrelatedNoise", "DiscreteGaussian", "DiscreteLaplace", "GdpGuarantee", "NoisyMax"),
-    *("GeometricRuns", "LogarithmicRuns", "PoissonRuns", "PureGuarantee", "RangeGuarantee", "SparseVector"),
+    *("ApproximateGuarantee", "Buffer", "CorrelatedNoise", "DiscreteGaussian", "DiscreteGaussianSum", "DiscreteLaplace"),
+    *("GdpGuarantee", "GeometricRuns", "LogarithmicRuns", "NoisyMax", "PoissonRuns", "PureGuarantee", "RangeGuarantee"),
+    *("Skellam", "SparseVector"),
     *("TruncatedNegativeBinomialRuns", "ZcdpGuarantee"),
 )
 _ELSEWHERE = {

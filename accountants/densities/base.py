@@ -101,6 +101,11 @@ class Density(ABC):
     def loss(self, distance: float) -> PrivacyLoss:
         """The privacy loss of the whole pair at this distance."""
 
+    def ratio_error(self, upper: Mixture, lower: Mixture, order: float) -> float:
+        """Relative error of both densities behind ``ratio_nodes``, besides quadrature and rounding."""
+        del upper, lower, order
+        return 0.0
+
     def gdp_mu(self, distance: float) -> float | None:
         """mu if the whole pair is N(mu, 1) against N(0, 1), so that such pairs compose into one; otherwise None."""
         return self.loss(distance).gdp_mu

@@ -9,7 +9,7 @@ from typing import get_args
 
 from zetadp.mechanisms.declared.correlated import Buffer, CorrelatedNoise
 from zetadp.mechanisms.declared.guarantees import ApproximateGuarantee, GdpGuarantee, PureGuarantee, RangeGuarantee, ZcdpGuarantee
-from zetadp.mechanisms.declared.integers import DiscreteGaussian, DiscreteLaplace
+from zetadp.mechanisms.declared.integers import DiscreteGaussian, DiscreteGaussianSum, DiscreteLaplace, Skellam
 from zetadp.mechanisms.declared.runs import GeometricRuns, LogarithmicRuns, PoissonRuns, TruncatedNegativeBinomialRuns
 from zetadp.mechanisms.declared.selection import NoisyMax, SparseVector
 
@@ -23,6 +23,8 @@ AnyDeclared = (
     | SparseVector
     | DiscreteGaussian
     | DiscreteLaplace
+    | DiscreteGaussianSum
+    | Skellam
     | CorrelatedNoise
 )
 DECLARED: tuple[type[AnyDeclared], ...] = get_args(AnyDeclared)
@@ -34,6 +36,7 @@ __all__ = [
     "Buffer",
     "CorrelatedNoise",
     "DiscreteGaussian",
+    "DiscreteGaussianSum",
     "DiscreteLaplace",
     "GdpGuarantee",
     "GeometricRuns",
@@ -42,6 +45,7 @@ __all__ = [
     "PoissonRuns",
     "PureGuarantee",
     "RangeGuarantee",
+    "Skellam",
     "SparseVector",
     "TruncatedNegativeBinomialRuns",
     "ZcdpGuarantee",

@@ -182,6 +182,8 @@ def pair_renyi(pair: Pair, order: float) -> float:
     if moments is None:
         return whole
     largest = moments.log_moment(order) if pair.symmetric else max(moments.log_moment(order), moments.log_moment(1.0 - order))
+    # The moment has order + (order - 1) powers of densities; nodes may have been made for twice the order.
+    largest += 2.0 * order * pair.family.ratio_error(pair.upper, pair.lower, order)
     return min(whole, largest / (order - 1.0) * (1.0 + QUADRATURE_ERROR))
 
 
@@ -253,7 +255,8 @@ def leaf_steps(parts: Mapping[Leaf, int]) -> tuple[Step, ...]:
     """The derivation lines of every leaf: its mechanism, its sampling and its count."""
     steps: list[Step] = []
     for leaf, count in parts.items():
-        steps.extend(leaf.mechanism.derivation() if leaf.releases == 1 else derivation(leaf.mechanism, leaf.releases))
+        one = leaf.mechanism
+        steps.extend(one.derivation() if leaf.releases == 1 or isinstance(one, Selection) else derivation(one, leaf.releases))
         if leaf.group > 1:
             formula = "most units of the event that one unit of the guarantee holds"
             steps.append(Step(symbol="k", value=float(leaf.group), formula=formula, source="grouped.size"))
