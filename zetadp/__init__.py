@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         Release,
         Repeated,
         RepeatedAndSelected,
+        Shuffled,
         TruncatedPoissonSampled,
     )
     from zetadp.accounting import (
@@ -103,6 +104,7 @@ __all__ = [
     "Repeated",
     "RepeatedAndSelected",
     "Sensitivity",
+    "Shuffled",
     "SparseVector",
     "Trained",
     "TruncatedNegativeBinomialRuns",
@@ -128,7 +130,7 @@ __all__ = [
 
 _EVENTS = (
     *("Composed", "Event", "FixedSizeSampled", "Grouped", "NonPrivate"),
-    *("PoissonSampled", "RandomlyAllocated", "Release", "Repeated", "RepeatedAndSelected", "TruncatedPoissonSampled"),
+    *("PoissonSampled", "RandomlyAllocated", "Release", "Repeated", "RepeatedAndSelected", "Shuffled", "TruncatedPoissonSampled"),
 )
 _DECLARED = (
     *("ApproximateGuarantee", "Buffer", "CorrelatedNoise", "DiscreteGaussian", "DiscreteLaplace", "GdpGuarantee", "NoisyMax"),
