@@ -11,13 +11,12 @@ from typing import final
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from zetadp.accountants.leaf import Leaf
+from zetadp.accountants.shuffled import epochs
+from zetadp.accountants.shuffled.epochs import Floats
 from zetadp.mechanisms.base import Adjacency
 from zetadp.mechanisms.loss import GaussianLoss
-
-Floats = NDArray[np.float64]
 
 LARGEST_DISTANCE = 60.0
 """Records that contribute more are shrunk to it in the data sets that are tested: epsilons up to some 1800."""
@@ -28,17 +27,8 @@ MOST_EPOCHS = 10**6
 _SHORTER = 1.0 - 2e-14
 """Contributions are that much shorter: more than the rounding of a distance (``SHIFT_ERROR``)."""
 
-_LEAST, _BEYOND, _POINTS = -9.0, 38.0, 1500
-"""Where thresholds begin, how far they go beyond the largest shift, and how many there are."""
-
-_COUNTS, _COUNTED_POINTS = 40, 400
-"""Counts of epochs, and thresholds for each of them."""
-
-_ERROR = 1e-11
-"""Allowance for a logarithm of a product of normal probabilities, relative to 1 plus its size."""
-
-_COUNT_ERROR = 1e-9
-"""Relative allowance for a tail of a binomial distribution (an incomplete beta function)."""
+_POINTS, _COUNTED_POINTS = 1500, 400
+"""Thresholds of one epoch, and of several."""
 
 _TINY = -650.0
 """Sets whose probability has a smaller logarithm under Q aren't used: floats would have lost its digits."""
@@ -66,7 +56,7 @@ class Attained:
         some = above < 0.0
         if not some.any():
             return -math.inf
-        return float(np.max(self._log_p[some] + np.log(-np.expm1(above[some])))) - _ERROR
+        return float(np.max(self._log_p[some] + np.log(-np.expm1(above[some])))) - epochs.ERROR
 
     def epsilon(self, log_delta: float) -> float:
         """A lower end of epsilon at this log of delta: at any smaller one delta is larger."""
@@ -75,7 +65,7 @@ class Attained:
         if not some.any():
             return 0.0
         found = self._log_p[some] + np.log(-np.expm1(below[some])) - self._log_q[some]
-        return max(float(np.max(found)) - _ERROR * (1.0 + abs(float(np.max(found)))), 0.0)
+        return max(float(np.max(found)) - epochs.ERROR * (1.0 + abs(float(np.max(found)))), 0.0)
 
 
 def attained(leaf: Leaf, count: int) -> Attained | None:
@@ -92,46 +82,15 @@ def _attained(distance: float, steps: int, count: int, opposite: bool) -> Attain
     m = min(distance, LARGEST_DISTANCE) * _SHORTER
     found = [_of_sum(min(m * math.sqrt(count / steps) * _SHORTER, LARGEST_DISTANCE))]
     for low, high in ((0.0, m), (m, 2.0 * m)) if opposite else ((0.0, m),):
-        found.extend(_of_largest(low, high, steps, _POINTS))
+        found.extend(epochs.largest(low, high, steps, _POINTS).tests)
         if count > 1:
-            for ends in _of_largest(low, high, steps, _COUNTED_POINTS):
-                found.extend(_of_epochs(*ends, min(count, MOST_EPOCHS)))
+            one, several = epochs.largest(low, high, steps, _COUNTED_POINTS), min(count, MOST_EPOCHS)
+            found.extend(test for ends in one.tests for _, test in epochs.counts(*ends, several))
+            found.extend(epochs.sums(one, several))
     return Attained(*(np.concatenate(sides) for sides in zip(*found, strict=True)))
 
 
-def _of_sum(mu: float) -> tuple[Floats, Floats]:
+def _of_sum(mu: float) -> epochs.Tests:
     """That the sum of all outputs, in units of its noise, is above a threshold."""
-    thresholds = np.linspace(_LEAST, mu + _BEYOND, _POINTS)
-    return _lower(scipy.special.log_ndtr(mu - thresholds)), _upper(scipy.special.log_ndtr(-thresholds))
-
-
-def _of_largest(low: float, high: float, steps: int, points: int) -> list[tuple[Floats, Floats]]:
-    """That the largest output of an epoch is above a threshold, and that it isn't: one of them is shifted, by ``high`` or by ``low``."""
-    thresholds = np.linspace(_LEAST, high + _BEYOND, points)
-    others = (steps - 1) * scipy.special.log_ndtr(thresholds)
-    below_high, below_low = (others + scipy.special.log_ndtr(thresholds - shift) for shift in (high, low))
-    return [(_lower(_complement(below_high)), _upper(_complement(below_low))), (_lower(below_low), _upper(below_high))]
-
-
-def _of_epochs(log_p: Floats, log_q: Floats, count: int) -> list[tuple[Floats, Floats]]:
-    """That an epoch's output is in the set in at least k of ``count`` epochs, for several k."""
-    p, q = np.exp(log_p) * (1.0 - 1e-15), np.minimum(np.exp(log_q) * (1.0 + 1e-15), 1.0)
-    found: list[tuple[Floats, Floats]] = []
-    for k in dict.fromkeys(np.rint(np.geomspace(1, count, _COUNTS)).astype(int).tolist()):
-        with np.errstate(divide="ignore"):
-            tails = [np.log(scipy.special.betainc(k, count - k + 1, one)) for one in (p, q)]
-        found.append((tails[0] - _COUNT_ERROR, tails[1] + _COUNT_ERROR))
-    return found
-
-
-def _complement(log_probability: Floats) -> Floats:
-    with np.errstate(divide="ignore"):
-        return np.log(-np.expm1(log_probability))
-
-
-def _lower(log_probability: Floats) -> Floats:
-    return log_probability * (1.0 + _ERROR) - _ERROR
-
-
-def _upper(log_probability: Floats) -> Floats:
-    return log_probability * (1.0 - _ERROR) + _ERROR
+    thresholds = np.linspace(epochs.LEAST, mu + epochs.BEYOND, _POINTS)
+    return epochs.lower(scipy.special.log_ndtr(mu - thresholds)), epochs.upper(scipy.special.log_ndtr(-thresholds))

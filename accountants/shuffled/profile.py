@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import final
 
+from zetadp.accountants import shared_sample
 from zetadp.accountants.dominating import statement
-from zetadp.accountants.leaf import Leaf
+from zetadp.accountants.leaf import Leaf, Selection
 from zetadp.accountants.profile import Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
 from zetadp.accountants.shuffled.attained import attained
 from zetadp.mechanisms.base import Step
@@ -64,6 +65,8 @@ class ShuffledProfile(PrivacyProfile):
         for leaf in self._shuffled:
             formula, source = statement(leaf)
             lines.append(Step(symbol="steps", value=float(leaf.steps), formula=formula, source=source))
+            if leaf.releases > 1 and not isinstance(leaf.mechanism, Selection):
+                lines.extend(shared_sample.derivation(leaf.mechanism, leaf.releases))
         return (*lines, *self._whole.derivation())
 
     def _between(self, found: Bound, log_delta: float) -> Bound:

@@ -10,6 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
+from scipy import special, stats
 
 from tests.accountants.events import gaussian, laplace
 from tests.mechanisms.local import local_gaussian
@@ -29,7 +30,7 @@ from zetadp.accountants import (
     profile,
 )
 from zetadp.accountants.dp_accounting_events import to_dp_accounting
-from zetadp.accountants.shuffled.attained import _of_epochs, _of_largest
+from zetadp.accountants.shuffled import epochs
 from zetadp.mechanisms import InvalidParameter, UnsupportedEvent
 from zetadp.mechanisms.declared.runs import GeometricRuns
 
@@ -138,10 +139,10 @@ def test_probabilities_of_sets_are_those_of_simulated_epochs(low, high):
         return (draw.standard_normal(shape) + shift * chosen).max(axis=2)
 
     shifted, less = largest(high), largest(low)
-    thresholds = np.linspace(-9.0, high + 38.0, 400)
-    above, below = _of_largest(low, high, 4, 400)
+    thresholds = np.linspace(epochs.LEAST, high + epochs.BEYOND, 400)
+    above_or_below = [dict(epochs.counts(*ends, 3)) for ends in epochs.largest(low, high, 4, 400).tests]
     for k in (1, 2, 3):
-        counted = [dict(zip((1, 2, 3), _of_epochs(*ends, 3), strict=True))[k] for ends in (above, below)]
+        counted = [found[k] for found in above_or_below]
         for place in range(60, 120, 7):
             sets = [[one > thresholds[place] for one in (shifted, less)], [one <= thresholds[place] for one in (less, shifted)]]
             for (log_p, log_q), hits in zip(counted, sets, strict=True):
@@ -153,16 +154,46 @@ def test_probabilities_of_sets_are_those_of_simulated_epochs(low, high):
 @pytest.mark.parametrize("count", [2, 40, 200])
 def test_tails_of_counts_are_exact_to_their_allowance(count):
     p, q = Fraction(3, 64), Fraction(1, 2**20)
-    for (log_p, log_q), k in zip(
-        _of_epochs(np.log([float(p)]), np.log([float(q)]), count),
-        dict.fromkeys(np.rint(np.geomspace(1, count, 40)).astype(int)),
-        strict=True,
-    ):
+    for k, (log_p, log_q) in epochs.counts(np.log([float(p)]), np.log([float(q)]), count):
         for found, one in ((log_p[0], p), (log_q[0], q)):
-            tail = 1 - sum(math.comb(count, j) * one**j * (1 - one) ** (count - j) for j in range(int(k)))
+            tail = 1 - sum(math.comb(count, j) * one**j * (1 - one) ** (count - j) for j in range(k))
             if found > -600.0:
                 assert abs(found - float(mpmath.log(mpmath.mpf(tail.numerator) / tail.denominator))) < 2e-9
         assert log_p[0] < 0.0
+
+
+def mean_of_normals(x, shift):
+    """Log density ratio of the mean over batches of one shifted output to noise alone, of every epoch: (draws,)."""
+    each = special.logsumexp(shift * x - 0.5 * shift**2, axis=2) - math.log(x.shape[2])
+    return each.sum(axis=1)
+
+
+@pytest.mark.parametrize(("steps", "count", "std"), [(2, 2, 1.0), (4, 5, 1.5), (8, 8, 2.0), (10, 3, 0.7)])
+def test_several_epochs_lose_no_more_than_is_simulated_of_their_pairs(steps, count, std):
+    found, m, draw = profile(shuffled(steps, std, count)), 1.0 / std, np.random.default_rng(steps)
+    for epsilon in (0.25, 1.0, 3.0):
+        ends = []
+        for p, q in ((2 * m, m), (m, 2 * m), (m, 0.0), (0.0, m)):
+            x = draw.standard_normal((30_000, count, steps))
+            x += p * (np.arange(steps) == draw.integers(0, steps, x.shape[:2])[..., None])
+            lost = np.maximum(-np.expm1(epsilon - mean_of_normals(x, p) + mean_of_normals(x, q)), 0.0)
+            ends.append((float(lost.mean()), 5.0 * float(lost.std()) / math.sqrt(len(lost))))
+        assert found.delta(epsilon).lower <= max(mean + error for mean, error in ends)
+        assert found.delta(epsilon).lower >= 0.3 * max(mean - error for mean, error in ends)
+
+
+def test_slices_and_sums_of_labels_are_between_their_ends():
+    below = epochs.largest(1.0, 2.0, 50, 400).high
+    slices = epochs._slices(below)
+    assert np.all(slices.least <= slices.most)
+    exact = np.diff(np.concatenate(([0.0], np.exp(below), [1.0])))
+    assert np.all((slices.least <= exact + 1e-15) & (exact - 1e-15 <= slices.most))
+    assert slices.least.sum() == pytest.approx(1.0, abs=1e-8)
+    assert slices.most.sum() == pytest.approx(1.0, abs=1e-8)
+    for count in (1, 2, 7, 100):
+        assert epochs._tails(np.array([0.75, 0.25]), count) == pytest.approx(
+            stats.binom.sf(np.arange(count + 1) - 1, count, 0.25), rel=1e-10
+        )
 
 
 def test_a_composition_loses_what_any_of_its_parts_loses():
@@ -179,6 +210,15 @@ def test_other_noise_has_only_the_upper_end():
     found, whole = (profile(event) for event in (Shuffled(steps=9, event=laplace(adjacency="zero_out")), laplace(adjacency="zero_out")))
     assert found.epsilon(1e-5).upper == whole.epsilon(1e-5).upper
     assert found.epsilon(1e-5).lower == 0.0
+
+
+def test_several_releases_of_each_batch_are_one_release_of_it():
+    parts = Composed(events=(gaussian(1.0, adjacency="zero_out"), gaussian(3.0, adjacency="zero_out")))
+    found = profile(Shuffled(steps=9, event=parts))
+    one = profile(Shuffled(steps=9, event=gaussian(1.0 / math.sqrt(1.0 + 1.0 / 9.0), adjacency="zero_out")))
+    assert found.epsilon(1e-5).upper == pytest.approx(one.epsilon(1e-5).upper, rel=1e-12)
+    assert found.epsilon(1e-5).lower == pytest.approx(one.epsilon(1e-5).lower, rel=1e-9)
+    assert any("2 releases of one sample" in step.formula for step in found.derivation())
 
 
 def test_groups_are_bounded_by_a_group_in_one_whole_release():
