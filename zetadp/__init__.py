@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         PureGuarantee,
         RangeGuarantee,
         SparseVector,
+        TreeAggregation,
         TruncatedNegativeBinomialRuns,
         ZcdpGuarantee,
     )
@@ -107,6 +108,7 @@ __all__ = [
     "Shuffled",
     "SparseVector",
     "Trained",
+    "TreeAggregation",
     "TruncatedNegativeBinomialRuns",
     "TruncatedPoissonSampled",
     "ZcdpGuarantee",
@@ -135,7 +137,7 @@ _EVENTS = (
 _DECLARED = (
     *("ApproximateGuarantee", "Buffer", "CorrelatedNoise", "DiscreteGaussian", "DiscreteLaplace", "GdpGuarantee", "NoisyMax"),
     *("GeometricRuns", "LogarithmicRuns", "PoissonRuns", "PureGuarantee", "RangeGuarantee", "SparseVector"),
-    *("TruncatedNegativeBinomialRuns", "ZcdpGuarantee"),
+    *("TreeAggregation", "TruncatedNegativeBinomialRuns", "ZcdpGuarantee"),
 )
 _ELSEWHERE = {
     **dict.fromkeys(_DECLARED, "zetadp.mechanisms.declared"),

@@ -35,7 +35,7 @@ VOCABULARY: tuple[tuple[str, str], ...] = (
     (
         "declared",
         "what others ran and an event only accounts for: `pure_dp`, `approximate_dp`, `zcdp`, `gdp`, `bounded_range`, `noisy_max`, "
-        "`sparse_vector`, `discrete_gaussian`, `discrete_laplace`, `correlated_noise`; true only if the declaration is",
+        "`sparse_vector`, `discrete_gaussian`, `discrete_laplace`, `correlated_noise`, `tree_aggregation`; true only if the declaration is",
     ),
     (
         "private selection",

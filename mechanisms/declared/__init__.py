@@ -12,6 +12,7 @@ from zetadp.mechanisms.declared.guarantees import ApproximateGuarantee, GdpGuara
 from zetadp.mechanisms.declared.integers import DiscreteGaussian, DiscreteLaplace
 from zetadp.mechanisms.declared.runs import GeometricRuns, LogarithmicRuns, PoissonRuns, TruncatedNegativeBinomialRuns
 from zetadp.mechanisms.declared.selection import NoisyMax, SparseVector
+from zetadp.mechanisms.declared.tree import TreeAggregation
 
 AnyDeclared = (
     PureGuarantee
@@ -24,6 +25,7 @@ AnyDeclared = (
     | DiscreteGaussian
     | DiscreteLaplace
     | CorrelatedNoise
+    | TreeAggregation
 )
 DECLARED: tuple[type[AnyDeclared], ...] = get_args(AnyDeclared)
 
@@ -43,6 +45,7 @@ __all__ = [
     "PureGuarantee",
     "RangeGuarantee",
     "SparseVector",
+    "TreeAggregation",
     "TruncatedNegativeBinomialRuns",
     "ZcdpGuarantee",
 ]
