@@ -30,7 +30,7 @@ ERROR = 1e-11
 _COUNT_ERROR = 1e-9
 """Relative allowance for a tail of a binomial distribution (an incomplete beta function)."""
 
-_MOST_SUMS, _LARGEST_LABEL, _LEAST_LABEL = 2**13, 64, 3
+_MOST_SUMS, _LARGEST_LABEL, _LEAST_LABEL = 2**12, 64, 3
 """Different sums of labels at most; the largest label, and the least one that is worth more than a count."""
 
 _RANGES = (0.5, 2.0, 8.0, 32.0)

@@ -5,15 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cached_property
 from typing import final
 
 from zetadp.accountants import shared_sample
 from zetadp.accountants.dominating import statement
 from zetadp.accountants.leaf import Leaf, Selection
 from zetadp.accountants.profile import Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
-from zetadp.accountants.shuffled.attained import attained
+from zetadp.accountants.shuffled.attained import Attained, attained
 from zetadp.mechanisms.base import Step
 from zetadp.mechanisms.errors import NumericalFloor, UnsupportedEvent
+
+_MOST_PARTS = 10
+"""Different parts of shuffled batches whose tests are tried."""
 
 
 @final
@@ -28,7 +32,6 @@ class ShuffledProfile(PrivacyProfile):
 
     def __init__(self, whole: PrivacyProfile, shuffled: Mapping[Leaf, int], others: PrivacyProfile | None) -> None:
         self._whole, self._shuffled, self._others = whole, shuffled, others
-        self._attained = [found for leaf, count in shuffled.items() if (found := attained(leaf, count)) is not None]
 
     @property
     def route(self) -> str:
@@ -68,6 +71,12 @@ class ShuffledProfile(PrivacyProfile):
             if leaf.releases > 1 and not isinstance(leaf.mechanism, Selection):
                 lines.extend(shared_sample.derivation(leaf.mechanism, leaf.releases))
         return (*lines, *self._whole.derivation())
+
+    @cached_property
+    def _attained(self) -> list[Attained]:
+        """Of the parts that weigh most; only made for whoever asks for a lower end."""
+        weights = sorted(self._shuffled.items(), key=lambda part: part[1] * part[0].mechanism.privacy_loss().distance ** 2, reverse=True)
+        return [found for leaf, count in weights[:_MOST_PARTS] if (found := attained(leaf, count)) is not None]
 
     def _between(self, found: Bound, log_delta: float) -> Bound:
         lower = [one.epsilon(log_delta) for one in self._attained]
