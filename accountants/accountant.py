@@ -6,11 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import final
 
+from zetadp.accountants.dominating import unsupported_reason
 from zetadp.accountants.events import Event, leaves, non_private_reason
 from zetadp.accountants.failing import FailingProfile, split
-from zetadp.accountants.leaf import Leaf, Selection
+from zetadp.accountants.leaf import Leaf, Selection, unfolded, unshuffled
 from zetadp.accountants.profile import NonPrivateProfile, PrivacyProfile
 from zetadp.accountants.selected.best_run import SelectedProfile, alone
+from zetadp.accountants.shuffled.profile import ShuffledProfile
 from zetadp.mechanisms.errors import UnsupportedEvent
 
 
@@ -39,7 +41,14 @@ class Accountant(ABC):
         chosen = alone(parts)
         if (reason := self._reason(parts, chosen)) is not None:
             raise UnsupportedEvent(self.name, reason)
-        return self._profile(parts) if chosen is None else self.of_selection(parts, chosen)
+        if chosen is not None:
+            return self.of_selection(parts, chosen)
+        shuffled, others = _split(parts)
+        if not shuffled:
+            return self._profile(parts)
+        # What they lose by themselves is lost in the composition, too; a route that is for several releases may not take the others alone.
+        alike = self.of_parts(others) if others and self.unsupported_parts(others) is None else None
+        return ShuffledProfile(self._profile(unshuffled(parts)), shuffled, alike)
 
     def of_selection(self, parts: Mapping[Leaf, int], chosen: Selection) -> PrivacyProfile:
         """The profile of leaves that are one selection and nothing else, by this accountant's profile of its base."""
@@ -67,7 +76,12 @@ class Accountant(ABC):
 
     @final
     def _reason(self, parts: Mapping[Leaf, int], chosen: Selection | None) -> str | None:
-        return self.unsupported_parts(parts) if chosen is None else self.unsupported_selection(parts, chosen)
+        if chosen is not None:
+            if _split(unfolded(parts))[0]:
+                return "the best of several runs of shuffled batches isn't proved here"
+            return self.unsupported_selection(parts, chosen)
+        reasons = (unsupported_reason(leaf) for leaf in _split(parts)[0])
+        return next((reason for reason in reasons if reason is not None), None) or self.unsupported_parts(unshuffled(parts))
 
     @abstractmethod
     def unsupported_parts(self, parts: Mapping[Leaf, int]) -> str | None:
@@ -76,3 +90,9 @@ class Accountant(ABC):
     @abstractmethod
     def _profile(self, parts: Mapping[Leaf, int]) -> PrivacyProfile:
         """The profile of leaves that ``unsupported_parts`` accepts."""
+
+
+def _split(parts: Mapping[Leaf, int]) -> tuple[dict[Leaf, int], dict[Leaf, int]]:
+    """(epochs of shuffled batches, what else there is)."""
+    shuffled = {leaf: count for leaf, count in parts.items() if leaf.scheme == "shuffled"}
+    return shuffled, {leaf: count for leaf, count in parts.items() if leaf not in shuffled}

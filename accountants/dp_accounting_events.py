@@ -33,6 +33,7 @@ from zetadp.accountants.events import (
     Repeated,
     RepeatedAndSelected,
     Sampled,
+    Shuffled,
     TruncatedPoissonSampled,
     leaves,
 )
@@ -264,7 +265,7 @@ def _written(event: Event, group: int) -> library.DpEvent:
             return _noise(Leaf(1.0, event.mechanism, group=group))
         case Grouped() | PoissonSampled(probability=1.0):
             return _written(event.event, group * (event.size if isinstance(event, Grouped) else 1))
-        case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated():
+        case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated() | Shuffled():
             return _sampled(event, group)
         case Repeated() | RepeatedAndSelected():
             part = _written(event.event, group)
@@ -290,6 +291,8 @@ def _sampled(event: Sampled, group: int) -> library.DpEvent:
     (found,) = leaves(event)
     if isinstance(event, RandomlyAllocated):
         raise _no_twin("a random allocation")
+    if isinstance(event, Shuffled):
+        raise _no_twin("shuffled batches")
     if isinstance(event, FixedSizeSampled):
         if group > 1:
             raise _no_twin("a group with a sample of a fixed size")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from functools import cached_property
-from typing import Annotated, Literal, Self, TypeAlias, final
+from typing import Annotated, Literal, Self, TypeAlias, final, get_args
 
 from pydantic import Field, PrivateAttr, Strict, model_validator
 
@@ -128,10 +128,17 @@ class RandomlyAllocated(_Composite):
     steps: Annotated[int, Strict(), Field(ge=1, le=10**6)]
     event: Event
 
-    @property
-    def probability(self) -> float:
-        """1 / steps, rounded up: the probability that one record takes part in a given step."""
-        return rounded_up(Fraction(1, self.steps))
+
+@final
+class Shuffled(_Composite):
+    """An epoch: all records, in a uniformly random order, are cut into ``steps`` batches of public sizes; the event runs once on each.
+
+    No amplification by the order is proved: the guarantee is that of one whole release an epoch. Fields as in ``randomly_allocated``.
+    """
+
+    kind: Literal["shuffled"] = "shuffled"
+    steps: Annotated[int, Strict(), Field(ge=1, le=10**6)]
+    event: Event
 
 
 @final
@@ -228,19 +235,10 @@ class NonPrivate(Value):
     reason: str = Field(min_length=1, max_length=1000)
 
 
-Sampled: TypeAlias = PoissonSampled | TruncatedPoissonSampled | FixedSizeSampled | RandomlyAllocated
+Sampled: TypeAlias = PoissonSampled | TruncatedPoissonSampled | FixedSizeSampled | RandomlyAllocated | Shuffled
 Event = Annotated[Release | Sampled | Grouped | Repeated | RepeatedAndSelected | Composed | NonPrivate, Field(discriminator="kind")]
 
-for _model in (
-    PoissonSampled,
-    TruncatedPoissonSampled,
-    FixedSizeSampled,
-    RandomlyAllocated,
-    Grouped,
-    Repeated,
-    RepeatedAndSelected,
-    Composed,
-):
+for _model in (*get_args(Sampled), Grouped, Repeated, RepeatedAndSelected, Composed):
     _model.model_rebuild()
 
 
@@ -312,9 +310,9 @@ def _walk(event: Event, group: int, count: int) -> Iterator[tuple[Leaf, int]]:
     match event:
         case Release():
             yield from by_record(Leaf(1.0, event.mechanism, group=group), count)
-        case PoissonSampled(probability=1.0) | RandomlyAllocated(steps=1):
+        case PoissonSampled(probability=1.0) | RandomlyAllocated(steps=1) | Shuffled(steps=1):
             yield from _walk(event.event, group, count)
-        case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated():
+        case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated() | Shuffled():
             yield from by_record(_sampled(event, group), count)
         case Grouped():
             if group * event.size > LARGEST_GROUP:
@@ -335,7 +333,8 @@ def _walk(event: Event, group: int, count: int) -> Iterator[tuple[Leaf, int]]:
 
 def _sampled(event: Sampled, group: int) -> Leaf:
     """The one leaf of a sampling: nested Poisson samplings multiply, and releases of one sample are one release of it."""
-    probability, part = event.probability, event.event
+    in_steps = isinstance(event, RandomlyAllocated | Shuffled)
+    probability, part = rounded_up(Fraction(1, event.steps)) if in_steps else event.probability, event.event
     while True:
         match part:
             case PoissonSampled() if isinstance(event, PoissonSampled):
@@ -349,10 +348,11 @@ def _sampled(event: Sampled, group: int) -> Leaf:
             case _:
                 break
     mechanism, releases = combined(event.kind, _of_sample(event.kind, part, 1))
-    if isinstance(event, RandomlyAllocated):
+    if in_steps:
         if isinstance(mechanism, LocalRelease):
             return Leaf(1.0, mechanism, group=group)  # made once for each record, in whatever step
-        return Leaf(probability, mechanism, "random_allocation", group, steps=event.steps, releases=releases)
+        scheme = "shuffled" if isinstance(event, Shuffled) else "random_allocation"
+        return Leaf(probability, mechanism, scheme, group, steps=event.steps, releases=releases)
     if isinstance(event, TruncatedPoissonSampled):
         cut = Truncation(event.largest_batch, event.population_size)
         return Leaf(probability, mechanism, "truncated_poisson", group, cut, releases=releases)

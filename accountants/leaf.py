@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, NamedTuple, final
 
 from zetadp.mechanisms import AnyAccounted
@@ -13,7 +13,7 @@ from zetadp.mechanisms.declared.runs import AnyRuns
 from zetadp.mechanisms.local import LocalRelease
 from zetadp.mechanisms.loss import PrivacyLoss
 
-Scheme = Literal["poisson", "truncated_poisson", "fixed_size", "random_allocation"]
+Scheme = Literal["poisson", "truncated_poisson", "fixed_size", "random_allocation", "shuffled"]
 
 
 @final
@@ -42,7 +42,7 @@ class Leaf:
       mechanism: what was released, or only declared, or the best of several runs of other leaves.
       scheme: how the sample was drawn; Poisson sampling with probability 1 is all of the data, a sample of fixed size isn't.
       group: the largest number of the mechanism's units that one unit of the guarantee holds.
-      steps: releases that a leaf of the scheme random_allocation stands for, of which each record takes part in one.
+      steps: releases that a leaf of the scheme random_allocation or shuffled stands for, of which each record takes part in one.
       truncation: where a sample of the scheme truncated_poisson is cut; else None.
       sizes: of a sample of the scheme fixed_size of which a group may hold several units; else None: the probability says it all.
       releases: how many releases of the same sample the mechanism stands for together.
@@ -61,6 +61,15 @@ class Leaf:
     def is_whole(self) -> bool:
         """Whether the release used all of the data, without any sampling."""
         return self.scheme == "poisson" and self.probability == 1.0
+
+
+def unshuffled(parts: Mapping[Leaf, int]) -> dict[Leaf, int]:
+    """The leaves with one whole release in the place of every epoch of shuffled batches, which it dominates (proofs/shuffled.md, 1)."""
+    found: dict[Leaf, int] = {}
+    for leaf, count in parts.items():
+        whole = replace(leaf, probability=1.0, scheme="poisson", steps=1) if leaf.scheme == "shuffled" else leaf
+        found[whole] = found.get(whole, 0) + count
+    return found
 
 
 def coordinates(leaf: Leaf) -> tuple[Leaf, int]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         Release,
         Repeated,
         RepeatedAndSelected,
+        Shuffled,
         TruncatedPoissonSampled,
     )
     from zetadp.accounting import (
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
         RangeGuarantee,
         Skellam,
         SparseVector,
+        TreeAggregation,
         TruncatedNegativeBinomialRuns,
         ZcdpGuarantee,
     )
@@ -106,9 +108,11 @@ __all__ = [
     "Repeated",
     "RepeatedAndSelected",
     "Sensitivity",
+    "Shuffled",
     "Skellam",
     "SparseVector",
     "Trained",
+    "TreeAggregation",
     "TruncatedNegativeBinomialRuns",
     "TruncatedPoissonSampled",
     "ZcdpGuarantee",
@@ -132,12 +136,12 @@ __all__ = [
 
 _EVENTS = (
     *("Composed", "Event", "FixedSizeSampled", "Grouped", "NonPrivate"),
-    *("PoissonSampled", "RandomlyAllocated", "Release", "Repeated", "RepeatedAndSelected", "TruncatedPoissonSampled"),
+    *("PoissonSampled", "RandomlyAllocated", "Release", "Repeated", "RepeatedAndSelected", "Shuffled", "TruncatedPoissonSampled"),
 )
 _DECLARED = (
     *("ApproximateGuarantee", "Buffer", "CorrelatedNoise", "DiscreteGaussian", "DiscreteGaussianSum", "DiscreteLaplace"),
     *("GdpGuarantee", "GeometricRuns", "LogarithmicRuns", "NoisyMax", "PoissonRuns", "PureGuarantee", "RangeGuarantee"),
-    *("Skellam", "SparseVector"),
+    *("Skellam", "SparseVector", "TreeAggregation"),
     *("TruncatedNegativeBinomialRuns", "ZcdpGuarantee"),
 )
 _ELSEWHERE = {

@@ -13,7 +13,7 @@ from typing import Literal, final
 
 from zetadp.accountants.calibration.parameters import ClippingBound, NoiseScale, Parameter, SampleSize, SamplingProbability, Steps
 from zetadp.accountants.events import Event, leaves
-from zetadp.accountants.leaf import Leaf, unfolded
+from zetadp.accountants.leaf import Leaf, unfolded, unshuffled
 from zetadp.mechanisms.base import Adjacency
 from zetadp.mechanisms.loss import GaussianLoss, LaplaceLoss
 
@@ -110,6 +110,7 @@ def _reference(event: Event, parameter: Parameter) -> tuple[_Varies, float, floa
 
 def _part(leaf: Leaf, count: int) -> _Part:
     loss = leaf.mechanism.privacy_loss()
+    (leaf,) = unshuffled({leaf: 1})
     size, count = loss.distance, count * leaf.steps
     # A sample of fixed size, one record more or less: two records swap places, errata Z12. Of a largest size: hardly ever.
     twice = leaf.scheme == "fixed_size" and leaf.mechanism.neighbours[0] is not Adjacency.REPLACE_ONE

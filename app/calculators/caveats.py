@@ -3,7 +3,7 @@ r"""What can void a calculator's epsilon, shown directly with it. A certificate 
 from __future__ import annotations
 
 from zetadp.accountants import Event, neighbourhood, non_private_reason, releases
-from zetadp.accountants.leaf import Selection, unfolded
+from zetadp.accountants.leaf import Selection, unfolded, unshuffled
 from zetadp.mechanisms import Assumption
 from zetadp.mechanisms.declared.base import Guarantee
 
@@ -14,6 +14,7 @@ _ASSUMPTIONS = {
 }
 
 _SELECTED = "of the runs that the best was chosen from nothing else is released, nor how many there were"
+_SHUFFLED = "every record is in exactly one batch of an epoch, and the batches' number and sizes are public"
 _SAMPLED = "samples are drawn as stated, afresh each time, and nobody learns who is in one"
 
 
@@ -40,5 +41,6 @@ def caveats_of(event: Event) -> tuple[str, ...]:
         *((f"one {whole} holds no more than the stated number of units",) if any(leaf.group > 1 for leaf in found) else ()),
         *(_ASSUMPTIONS[one] for one in assumed),
         *((_SELECTED,) if any(isinstance(leaf.mechanism, Selection) for leaf in whole_event) else ()),
-        *((_SAMPLED,) if any(not leaf.is_whole for leaf in found) else ()),
+        *((_SHUFFLED,) if any(leaf.scheme == "shuffled" for leaf in found) else ()),
+        *((_SAMPLED,) if any(not leaf.is_whole for leaf in unshuffled(found)) else ()),
     )

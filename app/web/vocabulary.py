@@ -30,13 +30,13 @@ VOCABULARY: tuple[tuple[str, str], ...] = (
     (
         "event",
         "what was done to the data: `release`, `poisson_sampled`, `truncated_poisson_sampled`, `fixed_size_sampled`, "
-        "`randomly_allocated`, `repeated`, `repeated_and_selected`, `composed`, `grouped`; pure data",
+        "`randomly_allocated`, `shuffled`, `repeated`, `repeated_and_selected`, `composed`, `grouped`; pure data",
     ),
     (
         "declared",
         "what others ran and an event only accounts for: `pure_dp`, `approximate_dp`, `zcdp`, `gdp`, `bounded_range`, `noisy_max`, "
         "`sparse_vector`, `discrete_gaussian`, `discrete_laplace`, `discrete_gaussian_sum`, `skellam`, "
-        "`correlated_noise`; true only if the declaration is",
+        "`correlated_noise`, `tree_aggregation`; true only if the declaration is",
     ),
     (
         "private selection",

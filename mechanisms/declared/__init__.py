@@ -12,6 +12,7 @@ from zetadp.mechanisms.declared.guarantees import ApproximateGuarantee, GdpGuara
 from zetadp.mechanisms.declared.integers import DiscreteGaussian, DiscreteGaussianSum, DiscreteLaplace, Skellam
 from zetadp.mechanisms.declared.runs import GeometricRuns, LogarithmicRuns, PoissonRuns, TruncatedNegativeBinomialRuns
 from zetadp.mechanisms.declared.selection import NoisyMax, SparseVector
+from zetadp.mechanisms.declared.tree import TreeAggregation
 
 AnyDeclared = (
     PureGuarantee
@@ -26,6 +27,7 @@ AnyDeclared = (
     | DiscreteGaussianSum
     | Skellam
     | CorrelatedNoise
+    | TreeAggregation
 )
 DECLARED: tuple[type[AnyDeclared], ...] = get_args(AnyDeclared)
 
@@ -47,6 +49,7 @@ __all__ = [
     "RangeGuarantee",
     "Skellam",
     "SparseVector",
+    "TreeAggregation",
     "TruncatedNegativeBinomialRuns",
     "ZcdpGuarantee",
 ]

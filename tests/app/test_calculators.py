@@ -47,6 +47,21 @@ def test_a_derivation_is_made_only_for_whoever_asks(client, monkeypatch):
     assert answer["epsilon"] == derived["epsilon"]
 
 
+def test_shuffled_batches_are_answered_between_both_ends_and_refused_for_one_record_more(client):
+    def batches(adjacency):
+        return {"kind": "shuffled", "steps": 10_000, "event": release(kind="gaussian", std=0.4, sensitivity={**SENSITIVITY, **adjacency})}
+
+    request = {"epsilons": [4.0], "deltas": [1e-5], "derivation": True}
+    answer = client.post("/v1/profiles", json={"event": batches({"adjacency": "zero_out"}), **request}).json()
+    assert 0.2259 <= answer["delta"][0]["lower"] <= answer["delta"][0]["upper"] <= 0.2439
+    assert answer["gdp_mu"] is None
+    assert "not amplified" in answer["derivation"][0]["formula"]
+    assert any("exactly one batch of an epoch" in caveat for caveat in answer["caveats"])
+    refused = problem(client.post("/v1/profiles", json={"event": batches({}), **request}))
+    assert refused["type"] == "unsupported-event"
+    assert "one record more moves others to the next batches" in refused["detail"]
+
+
 def test_infinite_epsilon_is_written_as_text(client):
     request = {"event": {"kind": "non_private", "reason": "raw data released"}, "deltas": [1e-5]}
     assert client.post("/v1/profiles", json=request).json()["epsilon"][0]["upper"] == "Infinity"

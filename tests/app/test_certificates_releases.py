@@ -14,6 +14,7 @@ from zetadp.accountants.events import (
     RandomlyAllocated,
     Release,
     Repeated,
+    Shuffled,
     TruncatedPoissonSampled,
 )
 from zetadp.app.certificates.facts.claims import falling, guarantee_of, why_no_epsilon_without_sampling, without_sampling
@@ -54,6 +55,7 @@ EVENTS: dict[str, Event] = {
         count=50, event=TruncatedPoissonSampled(probability=0.1, largest_batch=20, population_size=100, event=release(Adjacency.ADD_REMOVE))
     ),
     "allocated": Repeated(count=2, event=RandomlyAllocated(steps=20, event=release())),
+    "shuffled": Repeated(count=2, event=Shuffled(steps=20, event=release(Adjacency.ZERO_OUT))),
     "users": Grouped(size=4, unit="user", event=Repeated(count=50, event=PoissonSampled(probability=0.05, event=release()))),
     "replaced": Repeated(count=50, event=PoissonSampled(probability=0.1, event=release(Adjacency.REPLACE_ONE, 2.0, 1.0))),
     "mixed": Composed(events=(Repeated(count=20, event=fixed(10, 100)), PoissonSampled(probability=0.1, event=release()), release())),
@@ -73,6 +75,15 @@ def test_a_sample_of_fixed_size_is_told_with_both_sizes() -> None:
     assert sampling_in_words(found) == "10 of 100, without replacement"
     assert release_phrase(found, "record") == (
         "50 releases with gaussian noise of standard deviation 3.0 on each real component, on samples of exactly 10 of 100 records"
+    )
+
+
+def test_shuffled_batches_are_told_as_such() -> None:
+    (found,) = releases_of(EVENTS["shuffled"])
+    assert sampling_in_words(found) == "each unit in one of the 20 batches of a shuffled epoch"
+    assert release_phrase(found, "record") == (
+        "2 releases with gaussian noise of standard deviation 3.0 on each real component, each in the 20 batches of an epoch, "
+        "shuffled, of which each record is in one"
     )
 
 

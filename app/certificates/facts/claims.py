@@ -18,6 +18,7 @@ from zetadp.accountants.events import (
     Release,
     Repeated,
     RepeatedAndSelected,
+    Shuffled,
     TruncatedPoissonSampled,
     leaves,
     non_private_reason,
@@ -79,7 +80,7 @@ def without_sampling(event: Event) -> Event | None:
 
 def _on_all_data(event: Event) -> Event:
     match event:
-        case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated():
+        case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated() | Shuffled():
             return _on_all_data(event.event)
         case Repeated():
             return Repeated(count=event.count, event=_on_all_data(event.event))

@@ -18,6 +18,7 @@ from zetadp.accountants.events import (
     Repeated,
     RepeatedAndSelected,
     Sampled,
+    Shuffled,
     TruncatedPoissonSampled,
     releases,
 )
@@ -141,6 +142,8 @@ def sampling_in_words(release: Drawn) -> str:
         return f"{release.release.sample_size} of {release.release.population_size}, without replacement"
     if isinstance(release.release, RandomlyAllocated):
         return f"each unit in one of {release.release.steps} releases, chosen uniformly"
+    if isinstance(release.release, Shuffled):
+        return f"each unit in one of the {release.release.steps} batches of a shuffled epoch"
     if release.leaf.is_whole:
         return "all of the data"
     if isinstance(release.release, TruncatedPoissonSampled):
@@ -179,6 +182,8 @@ def _drawn(release: Drawn, who: str) -> str:
         return f"on samples of exactly {release.release.sample_size} of {release.release.population_size} records"
     if isinstance(release.release, RandomlyAllocated):
         return f"each in {release.release.steps} steps, of which each {who} takes part in one, chosen uniformly"
+    if isinstance(release.release, Shuffled):
+        return f"each in the {release.release.steps} batches of an epoch, shuffled, of which each {who} is in one"
     if isinstance(release.release, TruncatedPoissonSampled):
         cut = f"samples cut to at most {release.release.largest_batch} of at most {release.release.population_size} records"
         return f"each {who} drawn with probability {exact(release.release.probability)}, {cut}"
@@ -197,5 +202,5 @@ def _parts(event: Event, group: int, count: int) -> Iterator[tuple[SingleRelease
             yield from _parts(event.event, group * event.size, count)
         case NonPrivate() | RepeatedAndSelected():
             return  # the second is refused, like all that is only declared
-        case Release() | PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated():
+        case Release() | PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated() | Shuffled():
             yield event, group, count

@@ -44,6 +44,8 @@ function eventWords(event) {
       return `${eventWords(event.event)} of a random sample, each unit with probability ${figure(event.probability)}, at most ${event.largest_batch} of them`;
     case "randomly_allocated":
       return `${event.steps} times ${eventWords(event.event)}, each unit in one of them`;
+    case "shuffled":
+      return `${event.steps} times ${eventWords(event.event)}, once on each batch of a shuffled epoch`;
     case "fixed_size_sampled":
       return `${eventWords(event.event)} of a random sample of fixed size`;
     case "repeated_and_selected":
