@@ -15,6 +15,8 @@ const kind = root.dataset.kind;
 const training = root.dataset.training === "yes";
 const form = byId("form");
 const fields = [...form.querySelectorAll("[data-path]")];
+const countLabel = form.querySelector("label[for=count]");
+const counted = countLabel.textContent;
 const own = Object.fromEntries([...document.querySelectorAll("[data-own]")].map((input) => [input.dataset.own, input]));
 
 let running = new AbortController();
@@ -22,7 +24,7 @@ let last; // the input that was typed in last
 let shown = null; // the last good answer's request, for what is copied
 
 const mode = () => form.elements.mode.value;
-const bySize = () => own.sampling.value !== "probability";
+const bySize = () => own.sampling.value === "size";
 
 // What is asked
 
@@ -55,6 +57,14 @@ function quotientUp(over, under) {
 /** Draws by the sampling that is chosen, or leaves an event whole where everything is drawn. */
 function sampled(event) {
   const unknown = mode() === "sample";
+  if (own.sampling.value === "allocated") {
+    if (unknown) throw new FieldProblem(own.sampling, "Here the steps of an epoch determine the samples: choose another way, or another question.");
+    return { kind: "randomly_allocated", steps: positive(own.epoch), event };
+  }
+  if (own.sampling.value === "cut") {
+    const [largest_batch, population_size] = [positive(own.largest), positive(own.records)];
+    return { kind: "truncated_poisson_sampled", probability: unknown ? 0.5 : probability(), largest_batch, population_size, event };
+  }
   if (own.sampling.value === "fixed") {
     const population = positive(own.records);
     const size = unknown ? 1 : positive(own.batch);
@@ -68,8 +78,12 @@ function sampled(event) {
 function eventOf(count) {
   let event = sampled({ kind: "release", mechanism: gathered(fields, { kind }) });
   if (training || count > 1 || mode() === "count") event = { kind: "repeated", count, event };
+  const runs = own.runs.value;
+  const shape = runs === "truncated_negative_binomial" ? { shape: decimal(own.shape) } : {};
+  if (runs) event = { kind: "repeated_and_selected", runs: { kind: runs, mean: decimal(own.mean), ...shape }, event };
   const size = positive(own.group);
-  const { unit } = inner(event).mechanism.sensitivity;
+  const { mechanism } = inner(event);
+  const { unit } = mechanism.sensitivity || mechanism;
   return size > 1 ? { kind: "grouped", size, unit: unit === "person" ? `group_of_${size}` : "person", event } : event;
 }
 
@@ -97,12 +111,16 @@ function inputOf(path) {
     const emptied = parts.find((input) => input.value.trim() === "" && input.defaultValue !== "");
     return fields.find((input) => input.dataset.path === name) || emptied || fields.find((input) => name.endsWith(input.dataset.path));
   }
+  if (/runs\.mean$/.test(path)) return own.mean;
+  if (/runs\.shape$/.test(path)) return own.shape;
   if (/deltas|target\.delta/.test(path)) return own.delta;
   if (/target\.epsilon/.test(path)) return own.epsilon;
   if (/probability$/.test(path)) return bySize() ? own.batch : own.probability;
   if (/count$/.test(path)) return own.count;
   if (/sample_size$/.test(path)) return own.batch;
   if (/population_size$/.test(path)) return own.records;
+  if (/largest_batch$/.test(path)) return own.largest;
+  if (/steps$/.test(path)) return own.epoch;
   if (/size$/.test(path)) return own.group;
   return fields.find((input) => input.dataset.path === path);
 }
@@ -155,6 +173,7 @@ async function answerTo(wanted, signal) {
   const lines = current === "guarantee" ? [] : remarks(answer, delta);
   show(headline(current, answer, delta, records), lines);
   shown = wanted;
+  byId("as-event").href = `/calculators/event?${new URLSearchParams({ event: JSON.stringify(event), delta })}`;
   markStale(false);
   const profile = await ask("/v1/profiles", { event, deltas: [wanted.delta], advantage: true, alphas: [0.01], priors: [0.5], derivation: true });
   say([...lines, ...sentences(profile)]);
@@ -171,6 +190,7 @@ function partsOf(event) {
   for (let part = event; part; part = part.event) {
     if (part.kind === "repeated") found.count = part.count;
     if (part.kind === "poisson_sampled") found.probability = part.probability;
+    if (["truncated_poisson_sampled", "randomly_allocated", "repeated_and_selected"].includes(part.kind)) found.beyond = part.kind;
     if (part.kind === "fixed_size_sampled") Object.assign(found, { sampler: "fixed_size", batch_size: part.sample_size, population_size: part.population_size });
   }
   return found;
@@ -227,6 +247,7 @@ function restore() {
   form.elements.mode.value = MODES.includes(found.get("mode")) ? found.get("mode") : MODES[0];
   if (!form.elements.mode.value) form.elements.mode.value = MODES[0];
   recall(found, own, fields);
+  if (own.runs.value) own.runs.closest("details").open = true;
   arrange();
 }
 
@@ -236,6 +257,8 @@ function arrange() {
     const wanted = part.dataset.sampling.split(" ").includes(own.sampling.value);
     part.hidden = !wanted || (mode() === "sample" && part.dataset.answered === "sample");
   }
+  for (const part of form.querySelectorAll("[data-runs]")) part.hidden = !part.dataset.runs.split(" ").includes(own.runs.value);
+  countLabel.textContent = own.sampling.value === "allocated" ? "Epochs" : counted;
 }
 
 offer(() => shown);
