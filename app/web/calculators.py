@@ -117,6 +117,8 @@ def read_calculator(kind: str) -> HTMLResponse:
 def _calculator(name: str, kind: str, composition: Sampled) -> HTMLResponse:
     entry = _entries()[kind]
     fields = fields_of(entry.schema_, CIRCULAR if name == TRAINING else entry.example, declared_words_of if entry.declared else words_of)
+    if entry.declared:
+        fields = tuple(sorted(fields, key=lambda field: field.path in {"adjacency", "unit"}))
     return page(
         "calculator.html",
         "Composed training" if name == TRAINING else f"{_title(kind)}, as declared" if entry.declared else _title(kind),

@@ -19,7 +19,8 @@ export function headline(mode, answer, delta, records) {
   return names.map((name) => `${name} ${bound(mechanism[name], { digits: 6, down: name === "epsilon" })}`).join(", ");
 }
 
-const holds = (event, kind) => Boolean(event) && (event.kind === kind || holds(event.event, kind));
+/** Whether an event is of this kind, or what it holds. */
+export const holds = (event, kind) => Boolean(event) && (event.kind === kind || holds(event.event, kind));
 
 /** The lines below the headline of a calibrated answer. */
 export function remarks(answer, delta) {

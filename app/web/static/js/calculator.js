@@ -1,10 +1,10 @@
 // One calculator: reads the form, asks the service while you type, and keeps everything in the address.
 
-import { Problem, api, byId, later } from "./core.js";
-import { derive, headline, remarks, say, sentences, show } from "./calculator-answer.js";
+import { Problem, api, byId, el, later } from "./core.js";
+import { derive, headline, holds, remarks, say, sentences, show } from "./calculator-answer.js";
 import { draw, inner } from "./calculator-plots.js";
 import { offer } from "./exports.js";
-import { FieldProblem, blame, clear, decimal, fits, gathered, keep, markStale, recall, tell, whole } from "./form.js";
+import { FieldProblem, blame, clear, decimal, fits, gathered, keep, markStale, recall, sentence, tell, whole } from "./form.js";
 import { compare, epsilonOf } from "./published.js";
 
 const PAUSE = 60; // milliseconds without a key before the service is asked
@@ -175,14 +175,34 @@ async function answerTo(wanted, signal) {
   shown = wanted;
   byId("as-event").href = `/calculators/event?${new URLSearchParams({ event: JSON.stringify(event), delta })}`;
   markStale(false);
-  const profile = await ask("/v1/profiles", { event, deltas: [wanted.delta], advantage: true, alphas: [0.01], priors: [0.5], derivation: true });
+  const profile = await explained(ask, { event, deltas: [wanted.delta], derivation: true }, lines);
   say([...lines, ...sentences(profile)]);
   derive([...(current === "guarantee" ? [] : answer.derivation.slice(0, 1)), ...profile.derivation]);
   byId("answer").setAttribute("aria-busy", "false");
   await rest(signal);
   await compare({ ...partsOf(event), epsilon: epsilonOf(current, wanted.epsilon, profile), delta: wanted.delta }, signal);
+  if (isSlow(event)) {
+    byId("plots").replaceChildren(el("p", {}, "Plots of random allocation take too long to compute here."));
+    byId("plots").setAttribute("aria-busy", "false");
+    return;
+  }
   await draw(byId("plots"), own.plot.value, { event, profile, delta, signal });
 }
+
+/** The profile with what an attacker can do, or without where that takes too long: the answer holds either way. */
+async function explained(ask, body, lines) {
+  const points = { advantage: true, alphas: [0.01], priors: [0.5] };
+  try {
+    if (!isSlow(body.event)) return await ask("/v1/profiles", { ...body, ...points });
+  } catch (error) {
+    if (!(error instanceof Problem) || !/(time-limit-reached|cost-too-high)$/.test(error.type)) throw error;
+  }
+  lines.push("What an attacker can do takes too long to compute here. POST /v1/calculations makes it a job.");
+  return ask("/v1/profiles", body);
+}
+
+/** Of random allocation every further point takes a search of many seconds. */
+const isSlow = (event) => holds(event, "randomly_allocated");
 
 /** What comparisons are asked with. */
 function partsOf(event) {
@@ -209,9 +229,14 @@ function rest(signal) {
 
 /** A refusal of the service, shown next to its field if it has one; an unreachable target is explained in the form's own words. */
 function explain(problem) {
-  if (problem.type.endsWith("unsupported-event") && own.group.value.trim() !== "1") {
-    blame(own.group, "No accountant here bounds a group's privacy loss with these samples.");
-    return;
+  if (problem.type.endsWith("unsupported-event")) {
+    const reason = sentence(problem.message.replace(/^accountant \w+ can't bound this event: /, ""));
+    const needed = /sensitivity\.l[12]_contribution/.exec(reason)?.[0];
+    const place = fields.find((input) => input.dataset.path === needed) || (own.group.value.trim() === "1" ? null : own.group);
+    if (place) {
+      blame(place, reason);
+      return;
+    }
   }
   if (!problem.type.endsWith("calibration-failed")) {
     tell(problem, inputOf, last);
