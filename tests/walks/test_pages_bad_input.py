@@ -26,6 +26,7 @@ CAN_BE_RIGHT = {
     "number": {"negative"},
     "integer": set(),
     "integers": set(),
+    "numbers": {"negative"},
     "text": {"letters"},
     None: set(),
 }
