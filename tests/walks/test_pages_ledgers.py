@@ -170,7 +170,7 @@ def test_the_history_is_checked_and_its_head_shown(page: Any, client: httpx2.Cli
 def test_a_spend_that_is_an_event_says_what_was_released_and_what_is_only_declared(
     page: Any, client: httpx2.Client, service: Service
 ) -> None:
-    of = ledger(client, "events", {"kind": "zcdp", "rho": 100.0})
+    of = ledger(client, "events", {"kind": "rdp_target", "epsilon": 30.0, "delta": 1e-5, "orders": [2.0, 8.0, 32.0]})
     who = {"adjacency": "add_remove", "unit": "record"}
     noise = {"kind": "release", "mechanism": {"kind": "gaussian", "std": 5.0, "sensitivity": {"l2": 1.0, **who}}}
     scores = {"kind": "noisy_max", "noise": "gumbel", "scale": 4.0, "score_sensitivity": 1.0, **who}
