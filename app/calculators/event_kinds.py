@@ -21,6 +21,7 @@ class EventEntry(Value):
     """One kind of event: what happened to the data.
 
     Attributes:
+      summary: in Markdown.
       proof: why its guarantee holds; null where it is that of what the event holds, composed.
       schema: of this kind; what it refers to is in the OpenAPI document.
     """
@@ -83,7 +84,7 @@ def _entry(model: type[Value]) -> EventEntry:
     schema = TypeAdapter(model).json_schema(ref_template=SCHEMAS)
     return EventEntry(
         kind=kind,
-        summary=" ".join((model.__doc__ or "").partition("\n\n")[0].split()),
+        summary=" ".join((model.__doc__ or "").partition("\n\n")[0].replace("``", "`").split()),
         proof=None if known.proof is None else path_of(known.proof),
         sources=known.sources,
         example={"kind": kind, **known.fields},

@@ -25,7 +25,7 @@ _FIELDS = {
     "mu": Words("Declared mu", "", "No test tells neighbours apart better than one between N(0, 1) and N(mu, 1)."),
     "eta": Words("Declared range eta", "", "For any two neighbours, all privacy losses lie in an interval of this length."),
     "noise": Words("Noise on every score", "", "Only the index of the largest noisy score is released."),
-    "scale": Words("Scale of the noise", "units of the query", "For discrete Gaussian noise sigma, otherwise b."),
+    "scale": Words("Scale of the noise", "units of what it is added to", "For discrete Gaussian noise sigma, otherwise b."),
     "score_sensitivity": Words("How far one unit can move any one score", "units of a score", ""),
     "query_sensitivity": Words("How far one unit can move any one query", "units of a query", ""),
     "monotonic": Words("Whether one unit moves all of them in the same direction", "", "As with counts, if one unit is more or less."),
