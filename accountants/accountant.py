@@ -66,7 +66,7 @@ class Accountant(ABC):
         rest, failure = split(parts)
         if failure == 0:
             return self.of_parts(rest)
-        return FailingProfile(failure, self.of_parts(rest) if rest else None, rest)
+        return FailingProfile(failure, self.of_parts(rest) if rest else None, rest, parts)
 
     @final
     def unsupported_of_all(self, parts: Mapping[Leaf, int]) -> str | None:

@@ -80,6 +80,16 @@ def _of_group(fact: ApproximateGuarantee, size: int) -> Decimal:
     return Decimal(fact.delta) * ratio * (1 + Decimal("1e-40"))
 
 
+def _failing(leaf: Leaf) -> ApproximateGuarantee | None:
+    return leaf.mechanism if isinstance(leaf.mechanism, ApproximateGuarantee) else None
+
+
+def _delta_step(leaf: Leaf, fact: ApproximateGuarantee, count: int) -> Step:
+    times = f", {count} times" if count > 1 else ""
+    group = f"; of a group of {leaf.group}: delta (e^(k epsilon) - 1) / (e^epsilon - 1), k = {leaf.group}" if leaf.group > 1 else ""
+    return Step(symbol="delta_i", value=fact.delta, formula=f"declared{times}{group}", source=fact.kind)
+
+
 @final
 class FailingProfile(PrivacyProfile):
     """The profile of a composition of which some parts may fail.
@@ -88,10 +98,11 @@ class FailingProfile(PrivacyProfile):
       failure: the probability that one does, rounded up; in (0, 1].
       inner: the profile of what is left; None if nothing is.
       rest: the leaves that ``inner`` is for.
+      parts: the whole composition, for its derivation.
     """
 
-    def __init__(self, failure: Decimal, inner: PrivacyProfile | None, rest: Mapping[Leaf, int]) -> None:
-        self._failure, self._inner, self._rest = failure, inner, rest
+    def __init__(self, failure: Decimal, inner: PrivacyProfile | None, rest: Mapping[Leaf, int], parts: Mapping[Leaf, int]) -> None:
+        self._failure, self._inner, self._rest, self._parts = failure, inner, rest, parts
         self._log_failure = float(failure.ln()) if failure < 1 else 0.0
 
     @property
@@ -118,13 +129,31 @@ class FailingProfile(PrivacyProfile):
             return self._epsilon(Decimal(log_delta).exp())
 
     def derivation(self) -> tuple[Step, ...]:
-        step = Step(
-            symbol="delta(eps)",
-            value=float(self._failure),
-            formula="f + (1 - f) delta_rest(eps), with f = 1 - prod (1 - delta_i) that a guarantee fails",
-            source="Kairouz, Oh and Viswanath 2015, Theorem 3.4; proofs/pairs.md, row 9",
+        inner = () if self._inner is None else self._inner.derivation()
+        deltas = tuple(_delta_step(leaf, fact, count) for leaf, count in self._parts.items() if (fact := _failing(leaf)) is not None)
+        source = "Kairouz, Oh and Viswanath 2015, Theorem 3.4; proofs/pairs.md, row 9"
+        return (
+            *(self._named(step) for step in inner),
+            *deltas,
+            Step(
+                symbol="f", value=float(self._failure), formula="1 - prod (1 - delta_i): that any of these guarantees fails", source=source
+            ),
+            Step(symbol="delta(eps)", value="f + (1 - f) delta_rest(eps)", formula="delta_rest: where none of them fails", source=source),
         )
-        return (*(() if self._inner is None else self._inner.derivation()), step)
+
+    def _named(self, step: Step) -> Step:
+        """What is left of an approximate guarantee composes as ``pure_dp``, and is shown under its own name."""
+        left = {fact.epsilon for leaf in self._parts if (fact := _failing(leaf)) is not None}
+        if step.source != PureGuarantee.kind_name() or step.value not in left:
+            return step
+        pure = any(isinstance(leaf.mechanism, PureGuarantee) and leaf.mechanism.epsilon == step.value for leaf in self._parts)
+        source = ApproximateGuarantee.kind_name()
+        return Step(
+            symbol=step.symbol,
+            value=step.value,
+            formula=f"{step.formula}; {source} is epsilon-DP where it doesn't fail",
+            source=f"{step.source}, {source}" if pure else source,
+        )
 
     def _with_failure(self, log_delta: float, direction: float) -> float:
         """log(f + (1 - f) delta), rounded up or down."""

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from zetadp.accountants import ACCOUNTANTS
 from zetadp.app.calculators.proofs import path_of
-from zetadp.mechanisms import MECHANISMS, Facts
+from zetadp.mechanisms import DECLARED, MECHANISMS, Accounted, Facts
 from zetadp.mechanisms.base import Value
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import ALGORITHMS
@@ -18,9 +18,18 @@ from zetadp.trainer import ALGORITHMS
 
 @final
 class MechanismEntry(Value):
-    """One kind of mechanism: what it is, what it needs, and where its proof is."""
+    """One kind of mechanism: what it is, what it needs, and where its proof is.
+
+    Attributes:
+      declared: whether others ran it and only state what it was: then an answer is true only if the declaration is.
+      samplable: whether it can be in an event that samples.
+      noisy: whether it has noise that can be calibrated; a bare guarantee has none.
+    """
 
     kind: str
+    declared: bool
+    samplable: bool
+    noisy: bool
     facts: Facts
     proof: str
     example: dict[str, Any]
@@ -56,28 +65,36 @@ class Proof(Value):
     markdown: str
 
 
+_ALL: tuple[type[Accounted], ...] = (*MECHANISMS, *DECLARED)
+
+
 @cache
 def list_mechanisms() -> tuple[MechanismEntry, ...]:
-    """Every registered mechanism."""
-    return tuple(
-        MechanismEntry(
-            kind=mechanism.kind_name(),
-            facts=mechanism.FACTS,
-            proof=path_of(mechanism.FACTS.proof),
-            example=mechanism.example().model_dump(mode="json", exclude_none=True),
-            schema_=mechanism.model_json_schema(),
-        )
-        for mechanism in MECHANISMS
+    """Every registered mechanism, then everything that can be declared."""
+    return tuple(_entry(mechanism) for mechanism in _ALL)
+
+
+def _entry(mechanism: type[Accounted]) -> MechanismEntry:
+    example = mechanism.example()
+    return MechanismEntry(
+        kind=mechanism.kind_name(),
+        declared=mechanism in DECLARED,
+        samplable=mechanism.CAN_BE_SAMPLED,
+        noisy=example.noise_scale is not None,
+        facts=mechanism.FACTS,
+        proof=path_of(mechanism.FACTS.proof),
+        example=example.model_dump(mode="json", exclude_none=True),
+        schema_=mechanism.model_json_schema(),
     )
 
 
 def proof_of(kind: str) -> Proof:
     """A mechanism's proof. Raises InvalidParameter for an unknown kind."""
-    for mechanism in MECHANISMS:
+    for mechanism in _ALL:
         if mechanism.kind_name() == kind:
             text = files("zetadp.mechanisms").joinpath("proofs", mechanism.FACTS.proof).read_text(encoding="utf-8")
             return Proof(kind=kind, markdown=text)
-    raise InvalidParameter("kind", "one of " + ", ".join(m.kind_name() for m in MECHANISMS), kind)
+    raise InvalidParameter("kind", "one of " + ", ".join(m.kind_name() for m in _ALL), kind)
 
 
 @cache

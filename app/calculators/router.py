@@ -16,6 +16,8 @@ from zetadp.app.calculators.calibrations import Calibration, CalibrationRequest,
 from zetadp.app.calculators.catalogue import AccountantEntry, AlgorithmEntry, MechanismEntry, Proof
 from zetadp.app.calculators.compare.router import router as compare_router
 from zetadp.app.calculators.errata import router as errata_router
+from zetadp.app.calculators.event_kinds import EventEntry
+from zetadp.app.calculators.event_kinds import list_events as all_events
 from zetadp.app.calculators.limits import Calculators, calculators
 from zetadp.app.calculators.noise_shapes import router as noise_shapes_router
 from zetadp.app.calculators.notions import router as notions_router
@@ -94,8 +96,14 @@ router.include_router(noise_shapes_router)
 
 @router.get("/mechanisms", summary="List mechanisms")
 def list_mechanisms() -> tuple[MechanismEntry, ...]:
-    """Every mechanism: what it is, its JSON schema, an example, sources, and the errata rows about it."""
+    """Every mechanism, and what can be declared: what it is, its JSON schema, an example, sources, and the errata rows about it."""
     return catalogue.list_mechanisms()
+
+
+@router.get("/events", summary="List kinds of events")
+def list_events() -> tuple[EventEntry, ...]:
+    """Everything that an event can be made of: what it is, its JSON schema, an example, and its proof."""
+    return all_events()
 
 
 @router.get("/mechanisms/{kind}/proof", summary="Read a mechanism's proof")

@@ -11,7 +11,7 @@ LEVEL = 6
 SMALLEST = 1000
 """Bytes; less isn't worth it."""
 API = "/v1/"
-CATALOGUES = ("/v1/algorithms", "/v1/recipes", "/v1/mechanisms", "/v1/papers", "/v1/errata")
+CATALOGUES = ("/v1/algorithms", "/v1/recipes", "/v1/mechanisms", "/v1/events", "/v1/papers", "/v1/errata")
 """Of the API what pages load and what is the same for everybody: nothing in them is a secret that a length could tell of."""
 
 

@@ -2,6 +2,7 @@ r"""The calculators' pages: forms from the mechanisms' schemas, with what the pa
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from typing import final
 
@@ -10,10 +11,14 @@ from fastapi.responses import HTMLResponse
 
 from zetadp.app.calculators import catalogue
 from zetadp.app.calculators.catalogue import MechanismEntry
+from zetadp.app.calculators.event_kinds import list_events
+from zetadp.app.web.declared_words import TITLES as DECLARED_TITLES
+from zetadp.app.web.declared_words import declared_words_of
 from zetadp.app.web.forms import Field, fields_of
 from zetadp.app.web.live_forms import COMPARISONS as PAGES
 from zetadp.app.web.proofs import page_of
 from zetadp.app.web.rendering import page
+from zetadp.app.web.words import words_of
 from zetadp.mechanisms.base import Value
 from zetadp.mechanisms.errata import erratum
 
@@ -34,6 +39,9 @@ TITLES = {
 TRAINING = "training"
 """The page of composed training: many noisy sums of random samples."""
 
+EVENT = "event"
+"""The page of any event, given as JSON: for what no form has fields for."""
+
 OF_TRAINING = ("Z10", "Z12", "Z13", "Z14")
 """Rows of the errata about composed training, in addition to those about its noise."""
 
@@ -43,12 +51,13 @@ CIRCULAR = {"std": 1.0, "correlation": 0.0, "sensitivity": {"l2": 1.0, "adjacenc
 
 @final
 class Sampled(Value):
-    """Initial values of a composition: the probability that one unit is in a sample, and the number of releases."""
+    """Initial values of a composition: the probability that one unit is in a sample, the number of releases, and steps of one epoch."""
 
     probability: float
     count: int
     batch: int
     records: int
+    epoch: int
 
 
 @final
@@ -88,26 +97,31 @@ COMPARISONS = {
 @router.get("/calculators", response_class=HTMLResponse)
 def list_calculators() -> HTMLResponse:
     """Lists the calculators."""
-    entries = [(one.kind, _title(one.kind), one.facts.summary) for one in catalogue.list_mechanisms()]
+    entries = [(one.kind, _title(one.kind), one.facts.summary, one.declared) for one in catalogue.list_mechanisms()]
     return page("calculators.html", "Calculators", current="/calculators", entries=entries)
 
 
 @router.get("/calculators/{kind}", response_class=HTMLResponse)
 def read_calculator(kind: str) -> HTMLResponse:
-    """The calculator of one mechanism or of composed training."""
+    """The calculator of one mechanism, of composed training, or of any event."""
+    if kind == EVENT:
+        modules = ("core.js", "event.js")
+        return page("event.html", "Any event", current="/calculators", modules=modules, examples=_examples(), events=list_events())
     if kind == TRAINING:
-        return _calculator(TRAINING, "complex_gaussian", Sampled(probability=0.01, count=1000, batch=600, records=60_000))
+        return _calculator(TRAINING, "complex_gaussian", Sampled(probability=0.01, count=1000, batch=600, records=60_000, epoch=100))
     if kind not in _entries():
         return page("missing.html", "Not found", current="/calculators", status=404, what="calculator", name=kind)
-    return _calculator(kind, kind, Sampled(probability=1.0, count=1, batch=1, records=1))
+    return _calculator(kind, kind, Sampled(probability=1.0, count=1, batch=1, records=1, epoch=1))
 
 
 def _calculator(name: str, kind: str, composition: Sampled) -> HTMLResponse:
     entry = _entries()[kind]
-    fields = fields_of(entry.schema_, CIRCULAR if name == TRAINING else entry.example)
+    fields = fields_of(entry.schema_, CIRCULAR if name == TRAINING else entry.example, declared_words_of if entry.declared else words_of)
+    if entry.declared:
+        fields = tuple(sorted(fields, key=lambda field: field.path in {"adjacency", "unit"}))
     return page(
         "calculator.html",
-        "Composed training" if name == TRAINING else _title(kind),
+        "Composed training" if name == TRAINING else f"{_title(kind)}, as declared" if entry.declared else _title(kind),
         current="/calculators",
         modules=("core.js", "calculator.js"),
         plots=True,
@@ -128,8 +142,15 @@ def _is_asked(field: Field) -> bool:
     return field.required or field.value != ""
 
 
+def _examples() -> list[tuple[str, str]]:
+    """(a name, an event as JSON): one of each kind, and one of each declaration."""
+    declared = [(_title(kind), {"kind": "release", "mechanism": one.example}) for kind, one in _entries().items() if one.declared]
+    kinds = [(one.kind.replace("_", " "), one.example) for one in list_events()]
+    return [(title, json.dumps(event, indent=2)) for title, event in (*kinds, *declared)]
+
+
 def _title(kind: str) -> str:
-    return TITLES.get(kind, kind.replace("_", " "))
+    return (TITLES | DECLARED_TITLES).get(kind, kind.replace("_", " "))
 
 
 @cache

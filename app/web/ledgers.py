@@ -11,6 +11,7 @@ from zetadp.accountants.filters import DEFAULT_ORDERS
 from zetadp.app.submissions.router import ID_PATTERN
 from zetadp.app.web.rendering import page
 from zetadp.app.web.words import CHOICES
+from zetadp.mechanisms import Adjacency
 
 router = APIRouter()
 
@@ -23,7 +24,7 @@ def list_ledgers() -> HTMLResponse:
         "Budgets",
         current="/ledgers",
         modules=("core.js", "ledgers.js"),
-        adjacencies=CHOICES,
+        adjacencies={one.value: CHOICES[one.value] for one in Adjacency},
         orders=",".join(repr(order) for order in DEFAULT_ORDERS),
     )
 

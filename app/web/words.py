@@ -81,6 +81,9 @@ CHOICES: dict[str, str] = {
     "total": "of the whole complex number",
     "poisson": "each unit independently (Poisson)",
     "fixed_size": "always the same number",
+    "gumbel": "Gumbel (exponential mechanism)",
+    "exponential": "exponential (permute-and-flip)",
+    "laplace": "Laplace (report noisy max)",
 }
 
 PATTERNS: dict[str, str] = {

@@ -359,3 +359,13 @@ def test_scores_are_rounded_up():
     assert Fraction(found) >= 2 * Fraction(0.1) / 3
     found = SparseVector(threshold_scale=3.0, query_scale=7.0, query_sensitivity=0.1, most_above=3, **WHO).epsilon
     assert Fraction(found) >= Fraction(0.1) * (Fraction(1, 3) + Fraction(6, 7))
+
+
+def test_a_derivation_names_what_is_left_of_a_guarantee_that_may_fail_and_its_delta():
+    half, other = approximate(0.5, 1e-7), approximate(0.25, 1e-6)
+    steps = profile(Composed(events=(pure(0.25), pure(0.125), half, other, other))).derivation()
+    named = {(step.value, step.source) for step in steps if step.symbol == "epsilon"}
+    assert named == {(0.25, "pure_dp, approximate_dp"), (0.125, "pure_dp"), (0.5, "approximate_dp")}
+    assert [(step.value, step.formula) for step in steps if step.symbol == "delta_i"] == [(1e-7, "declared"), (1e-6, "declared, 2 times")]
+    (failure,) = [step.value for step in steps if step.symbol == "f"]
+    assert failure == pytest.approx(1 - (1 - 1e-7) * (1 - 1e-6) ** 2, rel=1e-9)

@@ -28,6 +28,7 @@ OPERATIONS = {
         "POST /v1/conversions",
         "POST /v1/noise-shapes",
         "GET /v1/mechanisms",
+        "GET /v1/events",
         "GET /v1/mechanisms/{kind}/proof",
         "GET /v1/accountants",
         "GET /v1/algorithms",

@@ -11,6 +11,7 @@ from tests.app.calculators_harness import SENSITIVITY, problem, release, sampled
 from tests.app.jobs_harness import ADMIN_KEY, AUTHORIZED
 from zetadp.app.kit.settings import Settings
 from zetadp.app.main import create_app
+from zetadp.mechanisms import DECLARED
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +97,27 @@ def test_every_mechanisms_example_is_accepted_as_it_is_shown(client):
     for entry in client.get("/v1/mechanisms").json():
         response = client.post("/v1/profiles", json={"event": {"kind": "release", "mechanism": entry["example"]}, "deltas": [1e-5]})
         assert response.status_code == 200, response.text
+
+
+def test_what_is_only_declared_is_listed_as_such_and_its_answer_says_so(client):
+    declared = {entry["kind"]: entry for entry in client.get("/v1/mechanisms").json() if entry["declared"]}
+    assert declared.keys() == {one.kind_name() for one in DECLARED}
+    assert (declared["pure_dp"]["noisy"], declared["noisy_max"]["noisy"]) == (False, True)
+    for entry in declared.values():
+        answer = client.post("/v1/profiles", json={"event": {"kind": "release", "mechanism": entry["example"]}, "deltas": [1e-5]}).json()
+        assert any("declared" in caveat for caveat in answer["caveats"])
+
+
+def test_every_kind_of_event_is_listed_with_an_example_that_is_accepted_and_a_schema_whose_parts_are_in_the_document(client):
+    document, entries = client.get("/openapi.json").json(), client.get("/v1/events").json()
+    assert {entry["kind"] for entry in entries} == set(document["components"]["schemas"]["Event"]["discriminator"]["mapping"])
+    for entry in entries:
+        assert entry["summary"].endswith(".")
+        assert client.post("/v1/profiles", json={"event": entry["example"], "deltas": [1e-5]}).status_code == 200
+        assert entry["schema"]["properties"].keys() == entry["example"].keys()
+        for reference in re.findall(r"/openapi.json#/components/schemas/(\w+)", json.dumps(entry["schema"])):
+            assert reference in document["components"]["schemas"]
+        assert entry["proof"] is None or client.get(entry["proof"]).status_code == 200
 
 
 def test_the_accountants_of_a_request_are_the_registered_ones(client):

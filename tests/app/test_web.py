@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 
 import pytest
 from fastapi.testclient import TestClient
 
 from zetadp.app.calculators import catalogue
+from zetadp.app.calculators.event_kinds import list_events
 from zetadp.app.calculators.proofs import ProofEntry, list_proofs
 from zetadp.app.kit.settings import Settings
 from zetadp.app.main import create_app
+from zetadp.app.web.declared_words import declared_words_of
 from zetadp.app.web.forms import fields_of
 from zetadp.app.web.live_forms import COMPARISONS, NOISE_SHAPE, form_of
+from zetadp.app.web.words import words_of
+from zetadp.mechanisms import Adjacency
 from zetadp.mechanisms.errata import ERRATA
 
 MECHANISMS = catalogue.list_mechanisms()
+WITHOUT_FIELDS = {"correlated_noise": {"buffers"}}
+"""What no field can hold, and the page of any event takes."""
 ID = "0" * 32
 OF_TENANTS = ("/jobs", "/jobs/new", f"/jobs/{ID}", "/ledgers", f"/ledgers/{ID}", "/certificates")
 PAGES = (
     "/",
     "/calculators",
     "/calculators/training",
+    "/calculators/event",
     "/papers",
     "/comparisons",
     *(f"/comparisons/{name}" for name in COMPARISONS),
@@ -72,8 +80,8 @@ def test_pages_files_and_catalogues_go_out_compressed_and_other_answers_as_they_
 @pytest.mark.parametrize("one", MECHANISMS, ids=lambda one: one.kind)
 def test_every_field_of_a_mechanism_is_asked_for(one: catalogue.MechanismEntry, client: TestClient) -> None:
     text = client.get(f"/calculators/{one.kind}").text
-    fields = fields_of(one.schema_, one.example)
-    assert {field.path.split(".")[0] for field in fields} == set(one.schema_["properties"]) - {"kind"}
+    fields = fields_of(one.schema_, one.example, declared_words_of if one.declared else words_of)
+    assert {field.path.split(".")[0] for field in fields} == set(one.schema_["properties"]) - {"kind"} - WITHOUT_FIELDS.get(one.kind, set())
     for field in fields:
         assert f'data-path="{field.path}"' in text
         assert f'for="{field.id}"' in text
@@ -120,6 +128,29 @@ def test_the_best_shape_of_noise_can_be_asked_by_size_and_by_what_it_has_to_reac
 
 def test_the_lines_to_type_name_the_address_that_was_asked(client: TestClient) -> None:
     assert "curl -s http://127.0.0.1/v1/profiles" in client.get("/start").text
+
+
+def test_a_budget_is_asked_for_with_neighbours_that_there_are(client: TestClient) -> None:
+    choice = re.search(r'<select id="adjacency">(.*?)</select>', client.get("/ledgers").text)
+    assert choice is not None
+    assert re.findall(r'value="(\w+)"', choice[1]) == [one.value for one in Adjacency]
+
+
+def test_what_is_only_declared_is_listed_apart_and_asked_for_without_what_it_cannot_have(client: TestClient) -> None:
+    mechanisms, _, declared = client.get("/calculators").text.partition("What others ran")
+    for one in MECHANISMS:
+        assert f'href="/calculators/{one.kind}"' in (declared if one.declared else mechanisms)
+    page = client.get("/calculators/pure_dp").text
+    assert "true only if what is declared" in page
+    assert 'name="mode" value="noise"' not in page
+    assert "Published versus proven" not in page.partition("<div hidden>")[0]
+
+
+def test_any_event_starts_from_one_of_each_kind(client: TestClient) -> None:
+    page = client.get("/calculators/event").text
+    examples = [json.loads(html.unescape(found)) for found in re.findall(r'<option value="([^"]+)">', page)]
+    assert {one["kind"] for one in examples} == {one.kind for one in list_events()}
+    assert {one["mechanism"]["kind"] for one in examples if one["kind"] == "release"} >= {one.kind for one in MECHANISMS if one.declared}
 
 
 def test_all_errata_are_on_the_page(client: TestClient) -> None:

@@ -81,3 +81,68 @@ def test_samples_can_be_told_by_their_size_and_solved_for(opened: Any) -> None:
     page.select_option("#sampling", "probability")
     settle(page)
     assert headline(page).startswith("each unit in a sample with probability at most 0.0100")
+
+
+GAUSSIAN = {"kind": "gaussian", "std": 4.0, "sensitivity": {"l2": 1.0, "adjacency": "add_remove", "unit": "record"}}
+RELEASE = {"kind": "release", "mechanism": GAUSSIAN}
+CUT = {"probability": 0.5, "largest_batch": 6, "population_size": 10}
+SAMPLINGS = {
+    "sampling=cut&probability=0.5&largest=6&records=10": {"kind": "truncated_poisson_sampled", **CUT, "event": RELEASE},
+    "sampling=allocated&epoch=2": {"kind": "randomly_allocated", "steps": 2, "event": RELEASE},
+    "runs=geometric&mean=3": {"kind": "repeated_and_selected", "runs": {"kind": "geometric", "mean": 3.0}, "event": RELEASE},
+}
+
+
+@pytest.mark.parametrize("query", SAMPLINGS)
+def test_a_form_answers_what_the_api_answers_of_the_event_it_makes(query: str, opened: Any, address: str) -> None:
+    page = opened[0](f"/calculators/gaussian?std=4&{query}")
+    answer = httpx2.post(f"{address}/v1/profiles", json={"event": SAMPLINGS[query], "deltas": [1e-5]}, timeout=100).json()
+    shown = float(headline(page).split(" ")[3])
+    assert answer["epsilon"][0]["upper"] <= shown <= answer["epsilon"][0]["upper"] * 1.001
+    assert page.locator("#steps tr").count() > 1
+    page.click("#as-event")
+    settle(page)
+    assert float(headline(page).split(" ")[3]) == shown
+
+
+def test_what_random_allocation_asks_for_is_epochs_and_steps_of_one(opened: Any) -> None:
+    page = opened[0]("/calculators/gaussian?std=4")
+    assert page.inner_text("label[for=count]") == "Releases"
+    assert not page.is_visible("#epoch")
+    page.select_option("#sampling", "allocated")
+    assert page.inner_text("label[for=count]") == "Epochs"
+    assert page.is_visible("#epoch")
+    assert not page.is_visible("#probability")
+
+
+@pytest.mark.parametrize(
+    ("query", "place", "words"),
+    [
+        ("sensitivity.adjacency=replace_one&probability=0.1&group=3", "field-sensitivity-l2-contribution", "what one unit alone adds"),
+        ("sampling=cut&probability=0.1&largest=6&records=10&group=3", "group", "Groups with samples of a largest size"),
+        ("runs=truncated_negative_binomial&mean=3&shape=-1", "shape", "more than -1"),
+    ],
+)
+def test_a_refusal_stands_beside_what_it_is_about(query: str, place: str, words: str, opened: Any) -> None:
+    page = opened[0](f"/calculators/gaussian?{query}")
+    page.locator(f"#{place}-problem", has_text=words).wait_for()
+    assert page.get_attribute(f"#{place}", "aria-invalid") == "true"
+
+
+def test_any_event_is_answered_as_json_and_refused_in_the_services_words(opened: Any) -> None:
+    open_, complaints = opened
+    page = open_("/calculators/event")
+    first = headline(page)
+    page.select_option("#example", label="(epsilon, delta)-DP")
+    settle(page)
+    assert headline(page) == "epsilon at most 0.5 at delta 0.00001"
+    assert "approximate_dp" in page.inner_text("#steps")
+    assert complaints.lines == []
+    page.fill("#event", '{"kind": "release"')
+    page.locator("#event-problem", has_text="This isn't JSON").wait_for()
+    page.fill("#event", '{"kind": "repeated", "count": 0, "event": {"kind": "non_private", "reason": "none"}}')
+    page.locator("#event-problem", has_text="event.count: ").wait_for()
+    assert page.locator("#answer.stale").count() == 1
+    page.select_option("#example", label="release")
+    settle(page)
+    assert headline(page) == first

@@ -167,6 +167,24 @@ def test_the_history_is_checked_and_its_head_shown(page: Any, client: httpx2.Cli
     assert f"{head['number']} {head['sha256']}" in page.inner_text("#verification")
 
 
+def test_a_spend_that_is_an_event_says_what_was_released_and_what_is_only_declared(
+    page: Any, client: httpx2.Client, service: Service
+) -> None:
+    of = ledger(client, "events", {"kind": "rdp_target", "epsilon": 30.0, "delta": 1e-5, "orders": [2.0, 8.0, 32.0]})
+    who = {"adjacency": "add_remove", "unit": "record"}
+    noise = {"kind": "release", "mechanism": {"kind": "gaussian", "std": 5.0, "sensitivity": {"l2": 1.0, **who}}}
+    scores = {"kind": "noisy_max", "noise": "gumbel", "scale": 4.0, "score_sensitivity": 1.0, **who}
+    event = {"kind": "composed", "events": [noise, {"kind": "release", "mechanism": scores}]}
+    for spend in (event, {"kind": "repeated_and_selected", "runs": {"kind": "poisson", "mean": 2.5}, "event": noise}):
+        assert client.post(f"/v1/ledgers/{of}/reservations", json={"spend": spend}).status_code == 201
+    open_(page, service, of)
+    page.locator("#reservations tr").nth(1).wait_for()
+    assert page.locator("#reservations td[data-name=Spend]").all_inner_texts() == [
+        "the best of 2.5 runs on average: a release with Gaussian noise",
+        "a release with Gaussian noise; and the best of many scores with Gumbel noise, as declared",
+    ]
+
+
 def test_a_user_has_a_balance_of_their_own(page: Any, client: httpx2.Client, service: Service) -> None:
     of = ledger(client, "users", {"kind": "gdp", "mu": 1.0}, protects="each_user")
     names = {"names": ["ann"], "short_of_budget": "refuse"}

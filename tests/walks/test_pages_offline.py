@@ -20,7 +20,7 @@ MOST_BYTES = 1_000_000
 """Of a page with all that it loads, as it goes over the wire."""
 ROUTES = sorted({route.path for part in (router, *PARTS) for route in part.routes if isinstance(route, APIRoute)})
 VALUES = {
-    "/calculators/{kind}": ("training", *(one.kind for one in catalogue.list_mechanisms())),
+    "/calculators/{kind}": ("training", "event", *(one.kind for one in catalogue.list_mechanisms())),
     "/comparisons/{name}": tuple(COMPARISONS),
     "/proofs/{name}": tuple(entry.name for entry in proofs.list_proofs()),
     "/jobs/{job_id}": ("{job_id}",),

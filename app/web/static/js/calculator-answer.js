@@ -8,16 +8,19 @@ const NEIGHBOURS = { add_remove: "one unit more or less", replace_one: "one unit
 /** The line on top. `answer` is a profile if the guarantee was requested, else a calibration. */
 export function headline(mode, answer, delta, records) {
   if (mode === "guarantee") return `epsilon at most ${bound(answer.epsilon[0].upper)} at delta ${delta}`;
-  if (mode === "count") return `at most ${answer.value.toLocaleString("en")} releases`;
+  if (mode === "count") return `at most ${answer.value.toLocaleString("en")} ${holds(answer.event, "randomly_allocated") ? "epochs" : "releases"}`;
   if (mode === "sample" && answer.parameter.kind === "sample_size") return `samples of at most ${answer.value.toLocaleString("en")} records`;
   if (mode === "sample") {
     const share = `each unit in a sample with probability at most ${bound(answer.value, { digits: 6, down: true })}`;
     return records === null ? share : `samples of at most ${bound(answer.value * records, { digits: 6, down: true })} expected records: ${share}`;
   }
   const { mechanism } = inner(answer.event);
-  const names = ["std", "std_real", "std_imag", "scale", "epsilon"].filter((name) => mechanism[name] !== undefined && mechanism[name] !== null);
+  const names = ["std", "std_real", "std_imag", "scale", "threshold_scale", "query_scale", "epsilon"].filter((name) => mechanism[name] !== undefined && mechanism[name] !== null);
   return names.map((name) => `${name} ${bound(mechanism[name], { digits: 6, down: name === "epsilon" })}`).join(", ");
 }
+
+/** Whether an event is of this kind, or what it holds. */
+export const holds = (event, kind) => Boolean(event) && (event.kind === kind || holds(event.event, kind));
 
 /** The lines below the headline of a calibrated answer. */
 export function remarks(answer, delta) {

@@ -16,6 +16,7 @@ export function inner(event) {
 
 /** What of a mechanism says how much noise it has. */
 export function scaleOf(mechanism) {
+  if (mechanism.kind.endsWith("_dp")) return undefined; // declared: its epsilon is no noise's
   return SCALES.find((one) => mechanism[one] !== undefined && mechanism[one] !== null);
 }
 
@@ -114,9 +115,9 @@ function countOf(event) {
   return event.event ? countOf(event.event) : 1;
 }
 
-/** The event so often: a group's members stay one group. */
+/** The event so often: a group's members stay one group, and all of it is in each run. */
 function withCount(event, count) {
-  if (event.kind === "grouped") return { ...event, event: withCount(event.event, count) };
+  if (event.kind === "grouped" || event.kind === "repeated_and_selected") return { ...event, event: withCount(event.event, count) };
   return { kind: "repeated", count, event: event.kind === "repeated" ? event.event : event };
 }
 

@@ -1,10 +1,10 @@
 // One calculator: reads the form, asks the service while you type, and keeps everything in the address.
 
-import { Problem, api, byId, later } from "./core.js";
-import { derive, headline, remarks, say, sentences, show } from "./calculator-answer.js";
+import { Problem, api, byId, el, later } from "./core.js";
+import { derive, headline, holds, remarks, say, sentences, show } from "./calculator-answer.js";
 import { draw, inner } from "./calculator-plots.js";
 import { offer } from "./exports.js";
-import { FieldProblem, blame, clear, decimal, fits, gathered, keep, markStale, recall, tell, whole } from "./form.js";
+import { FieldProblem, blame, clear, decimal, fits, gathered, keep, markStale, recall, sentence, tell, whole } from "./form.js";
 import { compare, epsilonOf } from "./published.js";
 
 const PAUSE = 60; // milliseconds without a key before the service is asked
@@ -15,6 +15,8 @@ const kind = root.dataset.kind;
 const training = root.dataset.training === "yes";
 const form = byId("form");
 const fields = [...form.querySelectorAll("[data-path]")];
+const countLabel = form.querySelector("label[for=count]");
+const counted = countLabel.textContent;
 const own = Object.fromEntries([...document.querySelectorAll("[data-own]")].map((input) => [input.dataset.own, input]));
 
 let running = new AbortController();
@@ -22,7 +24,7 @@ let last; // the input that was typed in last
 let shown = null; // the last good answer's request, for what is copied
 
 const mode = () => form.elements.mode.value;
-const bySize = () => own.sampling.value !== "probability";
+const bySize = () => own.sampling.value === "size";
 
 // What is asked
 
@@ -55,6 +57,14 @@ function quotientUp(over, under) {
 /** Draws by the sampling that is chosen, or leaves an event whole where everything is drawn. */
 function sampled(event) {
   const unknown = mode() === "sample";
+  if (own.sampling.value === "allocated") {
+    if (unknown) throw new FieldProblem(own.sampling, "Here the steps of an epoch determine the samples: choose another way, or another question.");
+    return { kind: "randomly_allocated", steps: positive(own.epoch), event };
+  }
+  if (own.sampling.value === "cut") {
+    const [largest_batch, population_size] = [positive(own.largest), positive(own.records)];
+    return { kind: "truncated_poisson_sampled", probability: unknown ? 0.5 : probability(), largest_batch, population_size, event };
+  }
   if (own.sampling.value === "fixed") {
     const population = positive(own.records);
     const size = unknown ? 1 : positive(own.batch);
@@ -68,8 +78,12 @@ function sampled(event) {
 function eventOf(count) {
   let event = sampled({ kind: "release", mechanism: gathered(fields, { kind }) });
   if (training || count > 1 || mode() === "count") event = { kind: "repeated", count, event };
+  const runs = own.runs.value;
+  const shape = runs === "truncated_negative_binomial" ? { shape: decimal(own.shape) } : {};
+  if (runs) event = { kind: "repeated_and_selected", runs: { kind: runs, mean: decimal(own.mean), ...shape }, event };
   const size = positive(own.group);
-  const { unit } = inner(event).mechanism.sensitivity;
+  const { mechanism } = inner(event);
+  const { unit } = mechanism.sensitivity || mechanism;
   return size > 1 ? { kind: "grouped", size, unit: unit === "person" ? `group_of_${size}` : "person", event } : event;
 }
 
@@ -97,12 +111,16 @@ function inputOf(path) {
     const emptied = parts.find((input) => input.value.trim() === "" && input.defaultValue !== "");
     return fields.find((input) => input.dataset.path === name) || emptied || fields.find((input) => name.endsWith(input.dataset.path));
   }
+  if (/runs\.mean$/.test(path)) return own.mean;
+  if (/runs\.shape$/.test(path)) return own.shape;
   if (/deltas|target\.delta/.test(path)) return own.delta;
   if (/target\.epsilon/.test(path)) return own.epsilon;
   if (/probability$/.test(path)) return bySize() ? own.batch : own.probability;
   if (/count$/.test(path)) return own.count;
   if (/sample_size$/.test(path)) return own.batch;
   if (/population_size$/.test(path)) return own.records;
+  if (/largest_batch$/.test(path)) return own.largest;
+  if (/steps$/.test(path)) return own.epoch;
   if (/size$/.test(path)) return own.group;
   return fields.find((input) => input.dataset.path === path);
 }
@@ -155,15 +173,36 @@ async function answerTo(wanted, signal) {
   const lines = current === "guarantee" ? [] : remarks(answer, delta);
   show(headline(current, answer, delta, records), lines);
   shown = wanted;
+  byId("as-event").href = `/calculators/event?${new URLSearchParams({ event: JSON.stringify(event), delta })}`;
   markStale(false);
-  const profile = await ask("/v1/profiles", { event, deltas: [wanted.delta], advantage: true, alphas: [0.01], priors: [0.5], derivation: true });
+  const profile = await explained(ask, { event, deltas: [wanted.delta], derivation: true }, lines);
   say([...lines, ...sentences(profile)]);
   derive([...(current === "guarantee" ? [] : answer.derivation.slice(0, 1)), ...profile.derivation]);
   byId("answer").setAttribute("aria-busy", "false");
   await rest(signal);
   await compare({ ...partsOf(event), epsilon: epsilonOf(current, wanted.epsilon, profile), delta: wanted.delta }, signal);
+  if (isSlow(event)) {
+    byId("plots").replaceChildren(el("p", {}, "Plots of random allocation take too long to compute here."));
+    byId("plots").setAttribute("aria-busy", "false");
+    return;
+  }
   await draw(byId("plots"), own.plot.value, { event, profile, delta, signal });
 }
+
+/** The profile with what an attacker can do, or without where that takes too long: the answer holds either way. */
+async function explained(ask, body, lines) {
+  const points = { advantage: true, alphas: [0.01], priors: [0.5] };
+  try {
+    if (!isSlow(body.event)) return await ask("/v1/profiles", { ...body, ...points });
+  } catch (error) {
+    if (!(error instanceof Problem) || !/(time-limit-reached|cost-too-high)$/.test(error.type)) throw error;
+  }
+  lines.push("What an attacker can do takes too long to compute here. POST /v1/calculations makes it a job.");
+  return ask("/v1/profiles", body);
+}
+
+/** Of random allocation every further point takes a search of many seconds. */
+const isSlow = (event) => holds(event, "randomly_allocated");
 
 /** What comparisons are asked with. */
 function partsOf(event) {
@@ -171,6 +210,7 @@ function partsOf(event) {
   for (let part = event; part; part = part.event) {
     if (part.kind === "repeated") found.count = part.count;
     if (part.kind === "poisson_sampled") found.probability = part.probability;
+    if (["truncated_poisson_sampled", "randomly_allocated", "repeated_and_selected"].includes(part.kind)) found.beyond = part.kind;
     if (part.kind === "fixed_size_sampled") Object.assign(found, { sampler: "fixed_size", batch_size: part.sample_size, population_size: part.population_size });
   }
   return found;
@@ -189,9 +229,14 @@ function rest(signal) {
 
 /** A refusal of the service, shown next to its field if it has one; an unreachable target is explained in the form's own words. */
 function explain(problem) {
-  if (problem.type.endsWith("unsupported-event") && own.group.value.trim() !== "1") {
-    blame(own.group, "No accountant here bounds a group's privacy loss with these samples.");
-    return;
+  if (problem.type.endsWith("unsupported-event")) {
+    const reason = sentence(problem.message.replace(/^accountant \w+ can't bound this event: /, ""));
+    const needed = /sensitivity\.l[12]_contribution/.exec(reason)?.[0];
+    const place = fields.find((input) => input.dataset.path === needed) || (own.group.value.trim() === "1" ? null : own.group);
+    if (place) {
+      blame(place, reason);
+      return;
+    }
   }
   if (!problem.type.endsWith("calibration-failed")) {
     tell(problem, inputOf, last);
@@ -227,6 +272,7 @@ function restore() {
   form.elements.mode.value = MODES.includes(found.get("mode")) ? found.get("mode") : MODES[0];
   if (!form.elements.mode.value) form.elements.mode.value = MODES[0];
   recall(found, own, fields);
+  if (own.runs.value) own.runs.closest("details").open = true;
   arrange();
 }
 
@@ -236,6 +282,8 @@ function arrange() {
     const wanted = part.dataset.sampling.split(" ").includes(own.sampling.value);
     part.hidden = !wanted || (mode() === "sample" && part.dataset.answered === "sample");
   }
+  for (const part of form.querySelectorAll("[data-runs]")) part.hidden = !part.dataset.runs.split(" ").includes(own.runs.value);
+  countLabel.textContent = own.sampling.value === "allocated" ? "Epochs" : counted;
 }
 
 offer(() => shown);

@@ -108,7 +108,7 @@ export function tell(problem, inputOf, last) {
 const SIGNS = [[">=", "at least"], ["<=", "at most"], [">", "more than"], ["<", "less than"]];
 
 /** The service's message as a sentence of a page. */
-function sentence(message) {
+export function sentence(message) {
   const text = SIGNS.reduce((words, [sign, said]) => words.replaceAll(`be ${sign} `, `be ${said} `), message);
   return `${text[0].toUpperCase()}${text.slice(1)}${text.endsWith(".") ? "" : "."}`;
 }

@@ -11,6 +11,17 @@ const DECLARED = {
   zcdp: (one) => `something declared ${figure(one.rho)}-zCDP`,
   gdp: (one) => `something declared ${figure(one.mu)}-GDP`,
   bounded_range: (one) => `something declared to have a range of ${figure(one.eta)}`,
+  noisy_max: (one) => `the best of many scores with ${WORDS[one.noise] || one.noise} noise, as declared`,
+  sparse_vector: (one) => `queries above a threshold, at most ${one.most_above} of them, as declared`,
+  correlated_noise: (one) => `${one.steps} steps with correlated noise, as declared`,
+};
+const WORDS = {
+  gaussian: "Gaussian",
+  complex_gaussian: "complex Gaussian",
+  laplace: "Laplace",
+  gumbel: "Gumbel",
+  discrete_gaussian: "discrete Gaussian",
+  discrete_laplace: "discrete Laplace",
 };
 
 /** Symbol and field of the amount that a budget of this kind counts in; null where it counts in several. */
@@ -31,27 +42,43 @@ export function spendWords(spend) {
   return eventWords(spend);
 }
 
+const MOST_PARTS = 3; // of a composition that are named one by one
+
+function releaseWords(mechanism) {
+  const { kind } = mechanism;
+  if (DECLARED[kind]) return DECLARED[kind](mechanism);
+  const what = WORDS[kind] ? `a release with ${WORDS[kind]} noise` : `a release of ${kind.replaceAll("_", " ")}`;
+  return mechanism.sensitivity ? what : `${what}, as declared`;
+}
+
+/** What ran on a sample; several releases share it. */
+function sampleWords(event, sample) {
+  return `${eventWords(event.event)}, ${["composed", "repeated"].includes(event.event?.kind) ? "all on the same" : "on a"} random sample${sample}`;
+}
+
 function eventWords(event) {
   switch (event.kind) {
     case "release":
-      if (DECLARED[event.mechanism.kind]) return DECLARED[event.mechanism.kind](event.mechanism);
-      return `one release of ${event.mechanism.kind.replaceAll("_", " ")}`;
+      return releaseWords(event.mechanism);
     case "repeated":
       return `${event.count} times: ${eventWords(event.event)}`;
     case "poisson_sampled":
-      return `${eventWords(event.event)} of a random sample, each unit with probability ${figure(event.probability)}`;
+      return sampleWords(event, ` (each unit with probability ${figure(event.probability)})`);
     case "truncated_poisson_sampled":
-      return `${eventWords(event.event)} of a random sample, each unit with probability ${figure(event.probability)}, at most ${event.largest_batch} of them`;
-    case "randomly_allocated":
-      return `${event.steps} times ${eventWords(event.event)}, each unit in one of them`;
+      return sampleWords(event, ` (each unit with probability ${figure(event.probability)}, cut to at most ${event.largest_batch})`);
     case "shuffled":
-      return `${event.steps} times ${eventWords(event.event)}, once on each batch of a shuffled epoch`;
+      return `${event.steps} steps, one for each batch of a shuffled epoch: ${eventWords(event.event)}`;
     case "fixed_size_sampled":
-      return `${eventWords(event.event)} of a random sample of fixed size`;
+      return sampleWords(event, ` of ${event.sample_size} units`);
+    case "randomly_allocated":
+      return `${event.steps} steps, each unit in a random one of them: ${eventWords(event.event)}`;
     case "repeated_and_selected":
-      return `the best of about ${figure(event.runs.mean)} runs of: ${eventWords(event.event)}`;
+      return `the best of ${figure(event.runs.mean)} runs on average: ${eventWords(event.event)}`;
+    case "grouped":
+      return `for groups of at most ${event.size}: ${eventWords(event.event)}`;
     case "composed":
-      return `${event.events?.length ?? "several"} events together`;
+      if (!event.events || event.events.length > MOST_PARTS) return `${event.events?.length ?? "several"} events together`;
+      return event.events.map(eventWords).join("; and ");
     default:
       return event.kind.replaceAll("_", " ");
   }

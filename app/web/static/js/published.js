@@ -12,7 +12,8 @@ const BODIES = {
     epsilon > 0 && Number.isFinite(epsilon)
       ? { dimension: mechanism.dimension ?? 1, expansion_point: mechanism.expansion_point ?? 0, stabilisation: mechanism.stabilisation ?? 0, epsilon, releases: count }
       : "The paper's algorithm needs a finite epsilon above 0.",
-  training: ({ mechanism, delta, count, ...samples }) => {
+  training: ({ mechanism, delta, count, beyond, ...samples }) => {
+    if (beyond) return "The papers account for one training with Poisson samples or samples of fixed size. Choose such a training to see their formulas.";
     if (!mechanism.std || mechanism.correlation) return "The papers train with circular noise (one deviation, correlation 0). Enter such noise to see their formulas.";
     const sizes = samples.sampler === "fixed_size" ? { batch_size: samples.batch_size, population_size: samples.population_size } : { sampling_probability: samples.probability };
     return { ...sizes, noise_multiplier: mechanism.std / clip(mechanism.sensitivity), convention: "per_component", sampler: samples.sampler, steps: count, delta, unit: mechanism.sensitivity.unit };
