@@ -1,4 +1,4 @@
-r"""The hypergeometric distribution: how many of some members a sample of a fixed size holds."""
+r"""The hypergeometric distribution: how many of some given units a sample of a fixed size holds."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ _DIGITS = 60
 
 
 def hypergeometric(population: int, members: int, sample: int) -> list[float]:
-    r"""Probabilities that a uniform sample without replacement holds 0, ..., min(members, sample) of the members.
+    r"""Probabilities that a uniform sample without replacement holds 0, ..., min(members, sample) of some given units.
 
     Every one is the float at or just above its exact value.
 
     Args:
       population: units in all, >= members and >= sample.
-      members: units among them, >= 1.
+      members: the number of the given ones among them, >= 1.
       sample: its size, >= 1.
 
     >>> hypergeometric(10, 2, 5)[1] == math.comb(8, 4) * 2 / math.comb(10, 5)

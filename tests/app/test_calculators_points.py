@@ -42,7 +42,7 @@ def test_the_best_of_several_runs_is_answered_with_its_conditions(client):
     assert one["route"] == "selected(gdp)"
     assert any("the best was chosen from" in caveat for caveat in answer["caveats"])
     sampled = {"kind": "poisson_sampled", "probability": 0.1, "event": event}
-    assert "a single release" in problem(client.post("/v1/profiles", json={"event": sampled, "deltas": [1e-5]}))["detail"]
+    assert "not the best of several runs" in problem(client.post("/v1/profiles", json={"event": sampled, "deltas": [1e-5]}))["detail"]
 
 
 def test_a_delta_as_text_means_exactly_what_it_says(client):

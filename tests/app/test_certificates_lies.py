@@ -239,9 +239,9 @@ def test_a_lie_is_told_with_both_sides_of_it(
 
 def test_an_event_that_nobody_can_read_is_refused_and_nothing_is_raised(issued: Issued, settings: Settings, keys: PublicKeySet) -> None:
     release = {"kind": "release", "mechanism": read(issued("plain")).plan.mechanisms[0].model_dump(mode="json")}
-    # A sample that several releases share is accounted for by nobody.
-    shared = {"kind": "poisson_sampled", "probability": 0.1, "event": {"kind": "composed", "events": [release, release]}}
-    lie = lied(issued("plain"), settings, {"event": shared})
+    # Two kinds of sampling of one release are accounted for by nobody.
+    fixed = {"kind": "fixed_size_sampled", "sample_size": 1, "population_size": 2, "event": release}
+    lie = lied(issued("plain"), settings, {"event": {"kind": "poisson_sampled", "probability": 0.1, "event": fixed}})
     report = verify(lie, keys, None)
     assert report.verdict == "invalid"
     # A page shows certificates that weren't verified too.

@@ -356,6 +356,7 @@ def test_absurd_promises_are_answered_without_nan(client, epsilon, delta):
 
 def test_the_spectral_mechanism_is_offered_and_accounted(client):
     entry = next(entry for entry in client.get("/v1/mechanisms").json() if entry["kind"] == "spectral")
-    answer = client.post("/v1/profiles", json={"event": {"kind": "release", "mechanism": entry["example"]}, "deltas": [1e-5]}).json()
+    question = {"event": {"kind": "release", "mechanism": entry["example"]}, "deltas": [1e-5], "derivation": True}
+    answer = client.post("/v1/profiles", json=question).json()
     assert answer["gdp_mu"] == 1.0
     assert "kept_dimensions" in {step["symbol"] for step in answer["derivation"]}

@@ -113,7 +113,7 @@ def test_answers_are_those_of_a_service_that_calculates_itself(name: str, apart:
 
 def test_every_route_that_calculates_is_apart() -> None:
     """All that calculators and papers answer to a body, and what they compute from a query; catalogues and texts are the service's own."""
-    catalogues = {"mechanisms", "accountants", "algorithms", "proofs", "errata"}
+    catalogues = {"mechanisms", "events", "accountants", "algorithms", "proofs", "errata"}
     expected = {
         (method.upper(), path)
         for path, operations in document()["paths"].items()

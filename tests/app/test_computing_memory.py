@@ -30,7 +30,7 @@ def head(headers: list[list[str]]) -> dict[str, Any]:
 
 
 async def answered(asked: Calculator, question: dict[str, Any], body: bytes) -> list[Frame]:
-    return [frame async for frame in asked.answer(question, body)]
+    return [frame async for frame in asked.answer(question, body, 60.0)]
 
 
 @pytest.mark.parametrize("by_shortcut", [False, True])
