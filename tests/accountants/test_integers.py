@@ -9,6 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 
+from tests.accountants.whole_numbers import hockey_stick, holds_to_the_last_digits, outcomes_of, renyi
 from zetadp.accountants import (
     FixedSizeSampled,
     Grouped,
@@ -23,7 +24,7 @@ from zetadp.accountants import (
 )
 from zetadp.accountants.calibration import NoiseScale, Target, solve
 from zetadp.accountants.dominating import pair_of
-from zetadp.accountants.grids.hockey_stick import calls, reverse
+from zetadp.accountants.grids.hockey_stick import calls
 from zetadp.accountants.routes.rdp.rdp import leaf_renyi
 from zetadp.mechanisms import Gaussian, Sensitivity, UnsupportedEvent
 from zetadp.mechanisms.declared import DiscreteGaussian, DiscreteLaplace
@@ -52,15 +53,7 @@ def reach_of(mechanism):
 
 
 def outcomes(leaf):
-    """[(P, Q)] over all whole numbers that matter, for a whole or Poisson-sampled release of a group."""
-    f, q, m, reach = law_of(leaf.mechanism), mpmath.mpf(leaf.probability), leaf.mechanism.moves, reach_of(leaf.mechanism)
-    weights = [mpmath.binomial(leaf.group, j) * q**j * (1 - q) ** (leaf.group - j) for j in range(leaf.group + 1)]
-    return [(mpmath.fsum(w * f(x - j * m) for j, w in enumerate(weights)), f(x)) for x in range(-reach, reach + leaf.group * m + 1)]
-
-
-def hockey_stick(pairs, epsilon):
-    g = mpmath.exp(mpmath.mpf(epsilon))
-    return mpmath.fsum(max(p - g * q, 0) for p, q in pairs)
+    return outcomes_of(leaf, law_of(leaf.mechanism), reach_of(leaf.mechanism))
 
 
 LEAVES = [
@@ -81,33 +74,15 @@ LEAVES = [
 @pytest.mark.parametrize("leaf", LEAVES, ids=lambda leaf: f"{leaf.mechanism.kind}-{leaf.mechanism.scale}-{leaf.probability}-{leaf.group}")
 @pytest.mark.parametrize("is_reversed", [False, True])
 def test_one_release_is_its_sum_to_the_last_digits(leaf, is_reversed):
-    pair = pair_of(leaf)
-    pair = reverse(pair) if is_reversed else pair
     with mpmath.workdps(40):
-        pairs = [(q, p) if is_reversed else (p, q) for p, q in outcomes(leaf)]
-        top = max(mpmath.log(p / q) for p, q in pairs if min(p, q) > mpmath.mpf(10) ** -60)
-        # Levels between the losses, just beside one of them, and beyond them all.
-        levels = [0.0, 1e-9, *(float(top) * share for share in (0.05, 0.3, 0.7, 0.999, 1.5))]
-        levels += [float(mpmath.log(p / q)) * (1 + 1e-12) for p, q in pairs[len(pairs) // 2 :: 97] if p > q > mpmath.mpf(10) ** -20]
-        found = calls(pair, np.array(levels))
-        for level, low, high in zip(levels, found.lower, found.upper, strict=True):
-            truth = hockey_stick(pairs, level)
-            if truth < mpmath.mpf(10) ** -40:  # beyond the outcomes that are summed here
-                assert low <= 1e-39
-                continue
-            assert low <= truth <= high
-            assert high - low <= 1e-11 * truth + 2e-14
+        holds_to_the_last_digits(leaf, outcomes(leaf), is_reversed=is_reversed, digits=40, deepest=60, stride=97)
 
 
 @pytest.mark.parametrize("leaf", LEAVES, ids=lambda leaf: f"{leaf.mechanism.kind}-{leaf.mechanism.scale}-{leaf.probability}-{leaf.group}")
 @pytest.mark.parametrize("order", [1.5, 2.0, 6.0])
 def test_renyi_divergences_are_bounds_and_near(leaf, order):
     with mpmath.workdps(40):
-        pairs = [(p, q) for p, q in outcomes(leaf) if min(p, q) > 0]
-        moments = [
-            mpmath.fsum(a**order * b ** (1 - order) for a, b in ((p, q) if first else (q, p) for p, q in pairs)) for first in (True, False)
-        ]
-        truth = float(mpmath.log(max(moments)) / (order - 1))
+        truth = renyi(outcomes(leaf), order)
     found = leaf_renyi(leaf, order)
     assert truth * (1 - 1e-9) <= found
     if leaf.mechanism.scale >= 1.0:
