@@ -34,11 +34,11 @@ LEAST_UNITS = 1000.0
 
 EACH = 0.5
 """Units for each release of the contour: its transform, and its share of the first point."""
-EACH_CONTOUR = 0.1
+EACH_CONTOUR = 0.05
 """Units for each release of the contour and each further point that is so far from the others that it hardly shares their contours."""
 FAR_NATS = 7.0
 """How far deltas are apart that have contours of their own; of epsilons each power of two has one. Nearer ones may cost next to nothing."""
-EACH_SEARCH = 6.0
+EACH_SEARCH = 2.0
 """Units for each release of the contour, if a point of the trade-off is asked for: delta is then searched at many epsilons."""
 EACH_CURVE = 600.0
 """Units for the curve of a random allocation."""

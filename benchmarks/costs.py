@@ -52,15 +52,15 @@ def _questions(draw: random.Random) -> dict[str, tuple[dict[str, Any], dict[str,
     near = [1e-5 * draw.uniform(1.0, 1.01) for _ in range(1000)]
     found: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
     for how, probability in (("rarely", 1e-3), ("sometimes", 0.01), ("often", 0.3)):
-        found[f"300 {how} sampled, {len(deltas)} deltas"] = (_composed(300, lambda q=probability: _training(draw, q)), {"deltas": deltas})
-        found[f"500 {how} sampled, {len(epsilons)} epsilons"] = (
-            _composed(500, lambda q=probability: _training(draw, q)),
+        found[f"500 {how} sampled, {len(deltas)} deltas"] = (_composed(500, lambda q=probability: _training(draw, q)), {"deltas": deltas})
+        found[f"800 {how} sampled, {len(epsilons)} epsilons"] = (
+            _composed(800, lambda q=probability: _training(draw, q)),
             {"epsilons": epsilons},
         )
-        found[f"200 {how} sampled, a false positive rate"] = (_composed(200, lambda q=probability: _training(draw, q)), {"alphas": [0.1]})
+        found[f"500 {how} sampled, a false positive rate"] = (_composed(500, lambda q=probability: _training(draw, q)), {"alphas": [0.1]})
     return found | {
         "2500 often sampled, 1000 near deltas": (_composed(2500, lambda: _training(draw, 0.3)), {"deltas": near}),
-        "300 with Laplace noise, 40 deltas": (_mixed(draw, 300), {"deltas": deltas}),
+        "500 with Laplace noise, 40 deltas": (_mixed(draw, 500), {"deltas": deltas}),
         "2500 sampled, a delta": (_composed(2500, lambda: _training(draw, 0.01)), {"deltas": [1e-5]}),
         "10 random allocations, a delta": (_composed(10, lambda: _allocated(draw)), {"deltas": [1e-5]}),
     }
