@@ -146,9 +146,9 @@ def test_gaussian_releases_kept_apart_compose_to_the_closed_form(mu, count, delt
     assert width(bound) <= 1e-6
 
 
+@mpmath.workdps(25)
 def exact_two_sampled(q, epsilon, direction):
     """delta of two sampled Gaussian releases (multiplier 1) as a double integral, the inner one in closed form."""
-    mpmath.mp.dps = 25
     q = mpmath.mpf(q)
 
     def loss(x):

@@ -11,7 +11,7 @@ from zetadp.accountants.densities.mixtures import Mixture
 from zetadp.accountants.grids.hockey_stick import calls, puts, reverse
 from zetadp.accountants.pairs import Pair
 
-mpmath.mp.dps = 50
+pytestmark = pytest.mark.digits(50)
 
 NULL = Mixture((1.0,), (0.0,))
 

@@ -30,7 +30,8 @@ from zetadp.mechanisms import (
 )
 from zetadp.mechanisms.declared.runs import GeometricRuns, LogarithmicRuns, PoissonRuns
 
-mpmath.mp.dps = 40
+DIGITS = 40
+pytestmark = pytest.mark.digits(DIGITS)
 
 EPSILONS = [0.0, 0.3, 0.8, 1.5, 2.5, 4.0]
 ORDERS = [1.05, 1.5, 2.0, 5.0, 30.0]
@@ -103,6 +104,7 @@ def renyi(p, q, order):
     return mpmath.log(sum(a ** mpmath.mpf(order) * b ** (1 - mpmath.mpf(order)) for a, b in zip(p, q, strict=True) if a > 0)) / (order - 1)
 
 
+@mpmath.workdps(DIGITS)
 def responses(epsilon, count):
     """The outputs of randomised responses, the first and last split in a sliver and the rest: an order may put something between them."""
     e = mpmath.mpf(epsilon)
@@ -120,6 +122,7 @@ def responses(epsilon, count):
     return [a for a, _ in split], [b for _, b in split]
 
 
+@mpmath.workdps(DIGITS)
 def binned(mu, cuts):
     """A Gaussian pair whose output is only known to the bin."""
     edges = [mpmath.mpf("-inf"), *map(mpmath.mpf, cuts), mpmath.mpf("inf")]
