@@ -62,7 +62,7 @@ from zetadp.mechanisms.base import Value
 from zetadp.mechanisms.conventions import NoiseStatement
 from zetadp.trainer import AnyTrainingSpec
 from zetadp.trainer.data import DataSpec
-from zetadp.trainer.specs.descent import Optimizer, Schedule
+from zetadp.trainer.specs.descent import GradientOptimizer, Schedule
 from zetadp.trainer.specs.models.model_spec import LayerSpec, ModelSpec
 from zetadp.trainer.specs.obfuscation.architectures import ProcessingLayer
 from zetadp.version import VERSION
@@ -91,7 +91,7 @@ UNIONS: dict[str, object] = {
     "NoiseStatement": NoiseStatement,
     "Notion": Notion,
     "NotionTarget": Target,
-    "OptimizerSpec": Optimizer,
+    "OptimizerSpec": GradientOptimizer,
     "ProcessingLayer": ProcessingLayer,
     "Schedule": Schedule,
     "ShortAnswer": ShortAnswer,

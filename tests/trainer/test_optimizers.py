@@ -12,7 +12,17 @@ from torch import Tensor
 from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, MultiStepLR
 
 from zetadp.trainer.engine import initial_state, update
-from zetadp.trainer.specs.descent import Adam, AnyOptimizer, Cosine, FedAdam, NAdam, RmsProp, Sgd, StepDecay
+from zetadp.trainer.specs.descent import (
+    Adam,
+    AnyOptimizer,
+    CorrectedAdam,
+    Cosine,
+    FedAdam,
+    NAdam,
+    RmsProp,
+    Sgd,
+    StepDecay,
+)
 
 STEPS = 9
 TOLERANCE = 2e-6
@@ -93,9 +103,26 @@ def test_fed_adam_is_reddis_second_algorithm() -> None:
     assert _ours(optimizer)[5].item() == pytest.approx(x, abs=5e-6)
 
 
+def test_corrected_adam_takes_the_noises_variance_off_the_second_moment() -> None:
+    # Written out by hand, as in algorithm 1 of Tang et al. 2023.
+    optimizer = CorrectedAdam(learning_rate=0.5, beta1=0.6, beta2=0.9, floor=0.01)
+    noise_std, found, state = 0.8, torch.ones(12), initial_state(optimizer, torch.ones(12))
+    x, m, v, floored = 1.0, 0.0, 0.0, set[bool]()
+    for step, gradient in enumerate(_gradients(), start=1):
+        found, state = update(optimizer, state, found, gradient, step, STEPS, noise_std)
+        g = gradient[5].item()
+        m, v = 0.6 * m + 0.4 * g, 0.9 * v + 0.1 * g * g
+        rest = v / (1.0 - 0.9**step) - noise_std**2
+        floored.add(rest < 0.01)
+        x -= 0.5 * m / (1.0 - 0.6**step) / math.sqrt(max(rest, 0.01))
+    assert floored == {True, False}
+    assert found[5].item() == pytest.approx(x, abs=5e-6)
+
+
 ALL = [
     Sgd(learning_rate=0.1, momentum=0.5),
     Adam(learning_rate=0.1),
+    CorrectedAdam(learning_rate=0.1, floor=1e-3),
     NAdam(learning_rate=0.1),
     RmsProp(learning_rate=0.1),
     FedAdam(learning_rate=0.1),

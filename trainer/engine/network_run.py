@@ -2,9 +2,9 @@ r"""Private training of a network by noisy gradients, as an algorithm of ``run``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol, final
 
@@ -32,7 +32,7 @@ from zetadp.trainer.engine.requests import architecture
 from zetadp.trainer.engine.run import Ending, Model, PreparedRun, Setting
 from zetadp.trainer.layers.flat_parameters import model_tensors
 from zetadp.trainer.models import losses_for
-from zetadp.trainer.specs.descent import AnyOptimizer
+from zetadp.trainer.specs.descent import AnyOptimizer, ExponentialAveraging
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
 from zetadp.trainer.specs.network_training import NetworkTraining, PrivateAccuracy, PublicHeldOut, SampledTraining
 from zetadp.trainer.specs.report import MetricValues
@@ -82,7 +82,7 @@ class NoisyGradients:
         canaries = None if spec.audit is None else Canaries(problem, clipped, first, facts.classes)
         sites = tuple(Site(units.to(device), randomness_of(spec.seed, number, setting.team)) for number, units in enumerate(places))
         content = partial(_model, loaded, architecture(spec, spec.model, facts))
-        return PreparedNetwork(spec, plan, setting, loaded, clipped, canaries, sites, _Descent(spec.descent, plan.steps), content)
+        return PreparedNetwork(spec, plan, setting, loaded, clipped, canaries, sites, Descent.of(spec, plan), content)
 
 
 def _keys(data: DataSet | DataSetOnDisk, users: Keys | None) -> Keys:
@@ -105,20 +105,42 @@ class Optimization(Protocol):
         """New parameters and state after ``step``, counted from 1; both depend on the arguments alone, so that a run can be resumed."""
         ...
 
+    def outcome(self, state: Mapping[str, Tensor], parameters: Tensor, /) -> Tensor:
+        """The parameters of the model that comes out, and that held-out records are measured by."""
+        ...
+
+
+AVERAGE = "average"
+
 
 @final
 @dataclass(frozen=True)
-class _Descent:
-    """One of our own optimizers, for a run of so many steps."""
+class Descent:
+    """One of our own optimizers, for a run of so many steps; ``noise_std``: on each coordinate of the released gradient."""
 
     optimizer: AnyOptimizer
     steps: int
+    noise_std: float
+    averaging: ExponentialAveraging | None
+
+    @staticmethod
+    def of(spec: NetworkTraining, plan: ExecutionPlan) -> Descent:
+        # Of the mean over sites of sums over a public constant: each site adds its whole noise.
+        noise_std = plan.noise_std / (plan.sampling.expected_batch_size * plan.sampling.nodes**0.5)
+        return Descent(spec.descent, plan.steps, noise_std, spec.averaging)
 
     def initial(self, parameters: Tensor, /) -> dict[str, Tensor]:
-        return initial_state(self.optimizer, parameters)
+        averaged = {} if self.averaging is None else {AVERAGE: parameters.clone()}
+        return initial_state(self.optimizer, parameters) | averaged
 
     def updated(self, state: dict[str, Tensor], parameters: Tensor, gradient: Tensor, step: int, /) -> tuple[Tensor, dict[str, Tensor]]:
-        return update(self.optimizer, state, parameters, gradient, step, self.steps)
+        moved, own = update(self.optimizer, state, parameters, gradient, step, self.steps, self.noise_std)
+        if self.averaging is not None:
+            own[AVERAGE] = torch.lerp(moved, state[AVERAGE], self.averaging.kept(step))
+        return moved, own
+
+    def outcome(self, state: Mapping[str, Tensor], parameters: Tensor, /) -> Tensor:
+        return parameters if self.averaging is None else state[AVERAGE]
 
 
 def _model(loaded: LoadedNetwork, described: str, state: TrainingState) -> Model:
@@ -174,13 +196,17 @@ class PreparedNetwork(PreparedRun):
         match self._spec.evaluation:
             case PublicHeldOut():
                 classifies = self._setting.facts.task == "classification"
-                return Evaluation("public", partial(self._loaded.held_out.metrics, classifies=classifies))
+
+                def measured(state: TrainingState) -> MetricValues:
+                    return self._loaded.held_out.metrics(self._outcome(state), classifies=classifies)
+
+                return Evaluation("public", measured)
             case PrivateAccuracy():
                 assert planned is not None  # the run compared plan and spec
 
                 def release(state: TrainingState) -> MetricValues:
                     stream = stream_of(self._spec, f"evaluation after step {state.step}")
-                    return self._loaded.held_out.noisy_accuracy(state, planned, stream)
+                    return self._loaded.held_out.noisy_accuracy(self._outcome(state), planned, stream)
 
                 return Evaluation("private", release)
             case _:
@@ -204,7 +230,10 @@ class PreparedNetwork(PreparedRun):
         return self._loop.step(state)
 
     def model(self, state: TrainingState) -> Model:
-        return self._content(state)
+        return self._content(self._outcome(state))
+
+    def _outcome(self, state: TrainingState) -> TrainingState:
+        return replace(state, parameters=self._optimization.outcome(state.optimizer, state.parameters))
 
     def finish(self, state: TrainingState) -> Ending:
         plan, audit = self._plan, None

@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from zetadp.trainer.specs.descent import Adam, AnyOptimizer, FedAdam, NAdam, RmsProp, Sgd
+from zetadp.trainer.specs.descent import Adam, AnyOptimizer, CorrectedAdam, FedAdam, NAdam, RmsProp, Sgd
 
 LARGEST_RATE = 1e37
 
@@ -26,7 +26,7 @@ def initial_state(optimizer: AnyOptimizer, parameters: Tensor) -> OptimizerState
             names = (MOMENTUM,)
         case RmsProp():
             names = (MOMENTUM, SECOND)
-        case Adam() | NAdam() | FedAdam():
+        case Adam() | NAdam() | CorrectedAdam() | FedAdam():
             names = (FIRST, SECOND)
     # Separate tensors: checkpoints can't hold one tensor under two names.
     state = {name: torch.zeros_like(parameters) for name in names}
@@ -39,9 +39,9 @@ def initial_state(optimizer: AnyOptimizer, parameters: Tensor) -> OptimizerState
 
 
 def update(
-    optimizer: AnyOptimizer, state: OptimizerState, parameters: Tensor, gradient: Tensor, step: int, steps: int
+    optimizer: AnyOptimizer, state: OptimizerState, parameters: Tensor, gradient: Tensor, step: int, steps: int, noise_std: float = 0.0
 ) -> tuple[Tensor, OptimizerState]:
-    """Parameters and state after ``step`` (from 1) of ``steps``, as new tensors."""
+    """Parameters and state after ``step`` (from 1) of ``steps``, as new tensors; ``noise_std``: on each coordinate of the gradient."""
     rate = optimizer.learning_rate * optimizer.schedule.factor(step, steps)
     # A rate that float32 can't hold becomes infinite, and the run diverges, as it would in torch's own arithmetic.
     rate = rate if rate <= LARGEST_RATE else math.inf
@@ -57,6 +57,11 @@ def update(
         case Adam():
             first, second = _moments(state, gradient, optimizer.beta1, optimizer.beta2)
             scale = _unbiased_root(second, optimizer.beta2, step).add_(optimizer.stabiliser)
+            moved = torch.addcdiv(parameters, first, scale, value=-rate / (1.0 - optimizer.beta1**step))
+            return moved, {FIRST: first, SECOND: second}
+        case CorrectedAdam():
+            first, second = _moments(state, gradient, optimizer.beta1, optimizer.beta2)
+            scale = (second / (1.0 - optimizer.beta2**step)).sub_(noise_std**2).clamp_(min=optimizer.floor).sqrt_()
             moved = torch.addcdiv(parameters, first, scale, value=-rate / (1.0 - optimizer.beta1**step))
             return moved, {FIRST: first, SECOND: second}
         case NAdam():

@@ -126,6 +126,48 @@ class FedAdam(Value):
     schedule: Schedule = Constant()
 
 
+@final
+class CorrectedAdam(Value):
+    r"""Adam without the part of the second moment that is the noise's own (Tang, Shpilevskiy and Lécuyer 2023, DP-AdamBC, Algorithm 1).
+
+    The mean square of a released gradient is that of the gradient plus the noise's variance, which is public. Where noise is most of it,
+    Adam divides every coordinate by about the same number; without it the steps depend on the gradient again.
+
+    Attributes:
+      floor: the least second moment after the correction, gamma' in the paper: coordinates of nearly nothing but noise move by the first
+        moment over its root.
+    """
+
+    kind: Literal["corrected_adam"] = "corrected_adam"
+    learning_rate: Positive
+    beta1: Decay = 0.9
+    beta2: Decay = 0.999
+    floor: Positive
+    schedule: Schedule = Constant()
+
+
+@final
+class ExponentialAveraging(Value):
+    r"""The model is a running mean of the parameters after all steps, and held-out records are measured by it; steps don't see it.
+
+    After step t the mean moves to the parameters by 1 - min(decay, (1 + t) / (10 + t)): De, Berrada, Hayes, Smith and Balle 2022,
+    arXiv:2204.13650, with a warm-up. It is a function of what was released, and costs nothing.
+    """
+
+    kind: Literal["exponential"] = "exponential"
+    decay: Annotated[float, Strict(), Field(gt=0.0, lt=1.0, allow_inf_nan=False)] = 0.9999
+
+    def kept(self, step: int) -> float:
+        """The share of the mean that is left after ``step``, from 1.
+
+        >>> ExponentialAveraging(decay=0.99).kept(1), ExponentialAveraging(decay=0.99).kept(10_000)
+        (0.18181818181818182, 0.99)
+        """
+        return min(self.decay, (1.0 + step) / (10.0 + step))
+
+
 Optimizer = Annotated[Sgd | Adam | NAdam | RmsProp, Field(discriminator="kind")]
-ServerOptimizer = Annotated[Sgd | Adam | NAdam | RmsProp | FedAdam, Field(discriminator="kind")]
-AnyOptimizer = Sgd | Adam | NAdam | RmsProp | FedAdam
+GradientOptimizer = Annotated[Sgd | Adam | NAdam | RmsProp | CorrectedAdam, Field(discriminator="kind")]
+"""Of gradients with noise of one known standard deviation on every coordinate."""
+ServerOptimizer = Annotated[Sgd | Adam | NAdam | RmsProp | CorrectedAdam | FedAdam, Field(discriminator="kind")]
+AnyOptimizer = Sgd | Adam | NAdam | RmsProp | CorrectedAdam | FedAdam

@@ -15,7 +15,7 @@ from zetadp.mechanisms.base import OpenProbability, Positive, PrivacyUnit, Value
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data import DataSetFacts, data_set_facts
 from zetadp.trainer.specs.base import PositiveInt, PrivacyTarget, TrainingSpec
-from zetadp.trainer.specs.descent import AnyOptimizer
+from zetadp.trainer.specs.descent import AnyOptimizer, CorrectedAdam, ExponentialAveraging
 from zetadp.trainer.specs.execution_plan import (
     AdaptiveClipping,
     Clipping,
@@ -282,12 +282,14 @@ class NetworkTraining(SampledTraining, ABC):
 
     Attributes:
       model: the network.
+      averaging: of the parameters over the steps, for the model that comes out; None for the last step's.
       (others): as in ``SampledTraining``.
     """
 
     READS_SAMPLES: ClassVar[bool] = True
 
     model: ModelSpec
+    averaging: ExponentialAveraging | None = Field(default=None, exclude_if=is_absent)
 
     @property
     @abstractmethod
@@ -317,6 +319,12 @@ class BoundedTraining(NetworkTraining, ABC):
 
     clipping_bound: ClippingBound
     clipping: Annotated[FlatMethod | PerLayerMethod | AdaptiveMethod, Field(discriminator="kind")] = FlatMethod()
+
+    def check_request(self) -> None:
+        super().check_request()
+        if isinstance(self.clipping, AdaptiveMethod) and isinstance(self.descent, CorrectedAdam):
+            expected = "flat or per_layer for corrected_adam, which knows one standard deviation of the noise"
+            raise InvalidParameter("clipping", expected, self.clipping.kind)
 
     def planned_clipping(self, facts: DataSetFacts) -> Clipping:
         del facts

@@ -39,6 +39,7 @@ class FederatedZetaDpSgd(BoundedTraining):
         "Reddi et al. 2021, arXiv:2003.00295, Algorithm 2 (the server's step)",
         "Abadi et al. 2016, arXiv:1607.00133",
         "Andrew, Thakkar, McMahan and Ramaswamy 2021, arXiv:1905.03871 (adaptive clipping)",
+        "Tang, Shpilevskiy and Lécuyer 2023, arXiv:2312.14334 (corrected_adam)",
     )
     ERRATA: ClassVar[tuple[str, ...]] = ("Z10", "Z11", "Z12", "Z13", "Z22", "C9", "C10", "C11", "C18")
     TRUST: ClassVar[str] = (

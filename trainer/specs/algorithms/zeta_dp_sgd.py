@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, Self, final
 from zetadp.mechanisms.base import Adjacency
 from zetadp.trainer.data import DigitsPhasePairs
 from zetadp.trainer.specs.base import PrivacyTarget
-from zetadp.trainer.specs.descent import Adam, AnyOptimizer, Optimizer, Sgd
+from zetadp.trainer.specs.descent import Adam, AnyOptimizer, GradientOptimizer, Sgd
 from zetadp.trainer.specs.execution_plan import PoissonSampling
 from zetadp.trainer.specs.models.model_spec import ComplexMlp
 from zetadp.trainer.specs.network_training import BoundedTraining, PublicHeldOut
@@ -33,13 +33,14 @@ class ZetaDpSgd(BoundedTraining):
         "Riess, Ziller, Kolek, Rueckert, Schnabel and Kaissis 2024, Algorithm 1",
         "Abadi et al. 2016, arXiv:1607.00133",
         "Andrew, Thakkar, McMahan and Ramaswamy 2021, arXiv:1905.03871 (adaptive clipping)",
+        "Tang, Shpilevskiy and Lécuyer 2023, arXiv:2312.14334 (corrected_adam)",
     )
     ERRATA: ClassVar[tuple[str, ...]] = ("Z2", "Z10", "Z11", "Z12", "Z13", "Z15", "Z22")
     TRUST: ClassVar[str] = "The party that runs the training is trusted with the data; everyone else sees only what is released."
     PLANS: ClassVar[tuple[str, ...]] = ("noisy_sums",)
 
     algorithm: Literal["zeta_dp_sgd"] = "zeta_dp_sgd"
-    optimizer: Optimizer
+    optimizer: GradientOptimizer
 
     @classmethod
     def example(cls) -> Self:
