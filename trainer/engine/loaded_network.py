@@ -37,10 +37,11 @@ class LoadedNetwork:
     Attributes:
       front: the fixed modules that the network begins with; all records have passed through them, or pass when they are read.
       network: the rest, which is trained.
-      features, targets: those of the training records, (records, ...). Tensors, or ``LazyRows``, as in ``Problem``.
+      features, targets: those of the training records, (records, ...). Tensors, or ``LazyRows``, as in ``Problem``. Features have passed
+        through the front if the records weren't to be kept.
     """
 
-    front: nn.Module
+    front: nn.Sequential
     network: nn.Module
     layout: ParameterLayout
     features: Tensor
@@ -48,14 +49,16 @@ class LoadedNetwork:
     held_out: HeldOutRecords
 
     @staticmethod
-    def of(spec: TrainingSpec, model: ModelSpec, data: DataSet | DataSetOnDisk, setting: Setting) -> LoadedNetwork:
+    def of(
+        spec: TrainingSpec, model: ModelSpec, data: DataSet | DataSetOnDisk, setting: Setting, *, keeps_records: bool = False
+    ) -> LoadedNetwork:
         """Raises InvalidParameter if the network has no half precision, or if public held-out records contain nothing to measure on."""
         # Initial weights are public and have their own stream.
         stream = stream_of(spec, "model initialisation")
         front, network = split_front(build(model, setting.facts, stream).to(setting.device))
         compute_in(setting.runtime, network)
         layout = ParameterLayout.of(network)
-        (features, targets), held = _sides(data, front, setting.device)
+        (features, targets), held = _sides(data, nn.Sequential() if keeps_records else front, front, setting.device)
         held_out = HeldOutRecords(network, layout, *held)
         if spec.held_out == "public":
             held_out.check_measurable()
@@ -82,15 +85,15 @@ def records_of(recipe: DataRecipe, setting: Setting) -> DataSet | DataSetOnDisk:
     return stored
 
 
-def _sides(data: DataSet | DataSetOnDisk, front: nn.Sequential, device: torch.device) -> tuple[Pair, Pair]:
-    """Features and targets of the training records and of the held-out ones."""
+def _sides(data: DataSet | DataSetOnDisk, front: nn.Sequential, held_front: nn.Sequential, device: torch.device) -> tuple[Pair, Pair]:
+    """Features and targets of the training records and of the held-out ones, each behind its front."""
     if isinstance(data, DataSetOnDisk):
-        return _lazy(data.training, front, device), _lazy(data.test, front, device)
+        return _lazy(data.training, front, device), _lazy(data.test, held_front, device)
     features, targets, test_features, test_targets = (
         torch.from_numpy(np.ascontiguousarray(array)).to(device)
         for array in (data.training_features, data.training_targets, data.test_features, data.test_targets)
     )
-    return (passed_through(front, features), targets), (passed_through(front, test_features), test_targets)
+    return (passed_through(front, features), targets), (passed_through(held_front, test_features), test_targets)
 
 
 def _lazy(records: StoredRecords, front: nn.Sequential, device: torch.device) -> Pair:

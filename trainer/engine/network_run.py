@@ -15,6 +15,7 @@ from torch import Tensor
 from zetadp import accountants
 from zetadp.trainer.data import DataSet, DataSetOnDisk
 from zetadp.trainer.data.splits import Keys, record_keys
+from zetadp.trainer.engine.gradients.augmented import with_variants
 from zetadp.trainer.engine.gradients.canaries import Canaries, scores_of, with_canaries
 from zetadp.trainer.engine.gradients.clipping import ClippedGradients
 from zetadp.trainer.engine.gradients.contributions import check_contributions
@@ -64,13 +65,15 @@ class NoisyGradients:
         """Reads the data, builds the network, and checks that it can be trained privately."""
         spec, plan, facts, device = self.spec, self.plan, setting.facts, setting.device
         data = records_of(spec.data, setting)
-        loaded = LoadedNetwork.of(spec, spec.model, data, setting)
+        loaded = LoadedNetwork.of(spec, spec.model, data, setting, keeps_records=spec.augmentation is not None)
         members = None
         if spec.protects_users(facts):
             assert data.training_users is not None  # the facts name a user unit
             assert spec.records_per_user is not None  # checked by the spec
             members = members_of(data.training_users, spec.records_per_user).to(device)
         problem = Problem(loaded.network, losses_for(facts), loaded.features, loaded.targets, members)
+        if spec.augmentation is not None:
+            problem = with_variants(problem, spec.augmentation, loaded.front)
         places = self.places(problem.units, partial(_keys, data, None if members is None else data.training_users))
         first = problem.units
         if spec.audit is not None:
@@ -183,7 +186,7 @@ class PreparedNetwork(PreparedRun):
             sites=sites if self._ahead is None else (Site(sites[0].units, self._ahead),),
             optimizer=optimization.updated,
             team=setting.team,
-            draws_masks=draws_masks(clipped.problem),
+            draws_masks=clipped.problem.is_random or draws_masks(clipped.problem),
             spectra=clipped.spectra,
             watch=self._watch,
             canaries=canaries,

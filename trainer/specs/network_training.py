@@ -14,6 +14,7 @@ from zetadp.mechanisms import ComplexGaussian, Gaussian, Sensitivity
 from zetadp.mechanisms.base import OpenProbability, Positive, PrivacyUnit, Value, is_absent
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data import DataSetFacts, data_set_facts
+from zetadp.trainer.specs.augmentation import Augmentation
 from zetadp.trainer.specs.base import PositiveInt, PrivacyTarget, TrainingSpec
 from zetadp.trainer.specs.descent import AnyOptimizer, CorrectedAdam, ExponentialAveraging
 from zetadp.trainer.specs.execution_plan import (
@@ -282,6 +283,7 @@ class NetworkTraining(SampledTraining, ABC):
 
     Attributes:
       model: the network.
+      augmentation: of the training records; None for the records as they are.
       averaging: of the parameters over the steps, for the model that comes out; None for the last step's.
       (others): as in ``SampledTraining``.
     """
@@ -289,6 +291,7 @@ class NetworkTraining(SampledTraining, ABC):
     READS_SAMPLES: ClassVar[bool] = True
 
     model: ModelSpec
+    augmentation: Augmentation | None = Field(default=None, exclude_if=is_absent)
     averaging: ExponentialAveraging | None = Field(default=None, exclude_if=is_absent)
 
     @property
@@ -302,6 +305,8 @@ class NetworkTraining(SampledTraining, ABC):
 
     def check_network(self, facts: DataSetFacts) -> None:
         check_model(self.model, facts)
+        if self.augmentation is not None:
+            self.augmentation.check(facts)
 
     @property
     def given_weights(self) -> tuple[str, ...]:

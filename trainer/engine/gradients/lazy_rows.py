@@ -83,13 +83,20 @@ def _stack(values: Sequence[Any]) -> Tensor:
     return torch.stack([value if isinstance(value, Tensor) else torch.as_tensor(value) for value in values])
 
 
+def passed_alone(front: nn.Sequential, features: Tensor) -> Tensor:
+    """(records, ...) behind the front, one record at a time: what it becomes doesn't depend on the records beside it, in no bit."""
+    if not len(front):
+        return features
+    with torch.no_grad():
+        return torch.cat([front(record) for record in features.split(1)])
+
+
 @final
 class StoredLoader:
     r"""Records of a data set on disk as tensors, the last ones asked for kept.
 
     Args:
-      front: public functions of one record that the network begins with. They are computed again in each step, one record at a time: what
-        a record becomes doesn't depend on the records beside it, in no bit.
+      front: public functions of one record that the network begins with. They are computed again in each step.
     """
 
     def __init__(self, records: StoredRecords, front: nn.Sequential, device: torch.device) -> None:
@@ -108,10 +115,7 @@ class StoredLoader:
 
     def _read(self, numbers: tuple[int, ...]) -> tuple[Tensor, Tensor]:
         features, targets = (torch.from_numpy(values).to(self._device) for values in self._records.read(np.array(numbers, dtype=np.intp)))
-        if len(self._front):
-            with torch.no_grad():
-                features = torch.cat([self._front(record) for record in features.split(1)])
-        return features, targets
+        return passed_alone(self._front, features), targets
 
 
 class Rows(Protocol):

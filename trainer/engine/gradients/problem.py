@@ -22,6 +22,7 @@ class Problem:
       features: of all training records, (records, ...); ``targets``: (records, ...). Tensors, or ``LazyRows``, which read them when asked.
       members: None where every record is a unit of privacy. Else (units, records_per_unit), int64: the record numbers of each unit (for
         example a user), first the real ones, then -1 as padding. No record belongs to two units.
+      is_random: whether the features of one record are others each time, drawn from torch's own generator.
     """
 
     network: nn.Module
@@ -29,6 +30,7 @@ class Problem:
     features: Tensor
     targets: Tensor
     members: Tensor | None
+    is_random: bool = False
 
     @property
     def units(self) -> int:
