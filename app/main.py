@@ -63,7 +63,8 @@ from zetadp.mechanisms.conventions import NoiseStatement
 from zetadp.trainer import AnyTrainingSpec
 from zetadp.trainer.data import DataSpec
 from zetadp.trainer.specs.descent import GradientOptimizer, Schedule
-from zetadp.trainer.specs.models.model_spec import LayerSpec, ModelSpec
+from zetadp.trainer.specs.models.layer_spec import LayerSpec
+from zetadp.trainer.specs.models.model_spec import ModelSpec
 from zetadp.trainer.specs.obfuscation.architectures import ProcessingLayer
 from zetadp.version import VERSION
 

@@ -17,13 +17,12 @@ from zetadp.trainer.models import losses_for
 from zetadp.trainer.models.complex_unet import ComplexUnetNetwork
 from zetadp.trainer.models.sequential import ZeroImaginary
 from zetadp.trainer.specs.models import papers
-from zetadp.trainer.specs.models.model_spec import (
+from zetadp.trainer.specs.models.layer_spec import (
     Activation,
     AdaptiveAveragePool,
     AdaptiveMaxPool,
     AveragePool,
     BlockCirculantLinear,
-    ComplexUnet,
     Convolution,
     Dropout,
     FilterBank,
@@ -35,11 +34,10 @@ from zetadp.trainer.specs.models.model_spec import (
     LayerSpec,
     Linear,
     MaxPool,
-    ModelSpec,
-    Sequential,
     TransposedConvolution,
     Unflatten,
 )
+from zetadp.trainer.specs.models.model_spec import ComplexUnet, ModelSpec, Sequential
 
 Numbers = Literal["complex", "real", "real_pairs"]
 FLOAT32 = 1e-5

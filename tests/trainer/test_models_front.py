@@ -10,7 +10,7 @@ from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer.data import DataSetFacts
 from zetadp.trainer.models import build
 from zetadp.trainer.models.front import passed_through, split_front
-from zetadp.trainer.specs.models.model_spec import (
+from zetadp.trainer.specs.models.layer_spec import (
     Activation,
     AveragePool,
     Convolution,
@@ -20,8 +20,8 @@ from zetadp.trainer.specs.models.model_spec import (
     Fourier,
     LayerSpec,
     Linear,
-    Sequential,
 )
+from zetadp.trainer.specs.models.model_spec import Sequential
 
 FACTS = DataSetFacts(
     training_records=5,

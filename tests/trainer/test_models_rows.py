@@ -13,7 +13,8 @@ from tests.trainer.made_up import built, facts_of
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import ZetaDpSgd
 from zetadp.trainer.models import losses_for
-from zetadp.trainer.specs.models.model_spec import Activation, Linear, Sequential
+from zetadp.trainer.specs.models.layer_spec import Activation, Linear
+from zetadp.trainer.specs.models.model_spec import Sequential
 from zetadp.trainer.specs.models.shapes import check_model
 
 FACTS = facts_of((3,), None, is_complex=False)

@@ -13,13 +13,11 @@ from tests.trainer.made_up import facts_of
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data.base import DataSetFacts
 from zetadp.trainer.specs.models import papers
-from zetadp.trainer.specs.models.model_spec import (
+from zetadp.trainer.specs.models.layer_spec import (
     Activation,
     AdaptiveAveragePool,
     AveragePool,
     BlockCirculantLinear,
-    ComplexMlp,
-    ComplexUnet,
     Convolution,
     FilterBank,
     Flatten,
@@ -29,11 +27,10 @@ from zetadp.trainer.specs.models.model_spec import (
     LayerSpec,
     Linear,
     MaxPool,
-    ModelSpec,
-    Sequential,
     TransposedConvolution,
     Unflatten,
 )
+from zetadp.trainer.specs.models.model_spec import ComplexMlp, ComplexUnet, ModelSpec, Sequential
 from zetadp.trainer.specs.models.shapes import check_model, input_shape, sequential_shapes, unet_weights
 
 ANY_MODEL: TypeAdapter[ModelSpec] = TypeAdapter(ModelSpec)

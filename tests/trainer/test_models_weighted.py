@@ -10,7 +10,7 @@ import pytest
 
 from tests.trainer.made_up import built, facts_of
 from zetadp.mechanisms.errors import InvalidParameter
-from zetadp.trainer.specs.models.model_spec import (
+from zetadp.trainer.specs.models.layer_spec import (
     Activation,
     BlockCirculantLinear,
     ComplexActivation,
@@ -24,9 +24,9 @@ from zetadp.trainer.specs.models.model_spec import (
     LayerSpec,
     Linear,
     MaxPool,
-    Sequential,
     TransposedConvolution,
 )
+from zetadp.trainer.specs.models.model_spec import Sequential
 from zetadp.trainer.specs.models.weighted import WeightedLayer, weighted_layers
 
 LAYERS: tuple[LayerSpec, ...] = (

@@ -24,7 +24,7 @@ from zetadp.trainer.data import ROOT_VARIABLE
 from zetadp.trainer.layers.flat_parameters import as_real
 from zetadp.trainer.models.front import passed_through, split_front
 from zetadp.trainer.specs.models import weights
-from zetadp.trainer.specs.models.model_spec import (
+from zetadp.trainer.specs.models.layer_spec import (
     Activation,
     BlockCirculantLinear,
     ComplexActivation,
@@ -37,9 +37,9 @@ from zetadp.trainer.specs.models.model_spec import (
     LayerSpec,
     Linear,
     MaxPool,
-    Sequential,
     TransposedConvolution,
 )
+from zetadp.trainer.specs.models.model_spec import Sequential
 from zetadp.trainer.specs.models.parameter_counts import Numbers
 from zetadp.trainer.specs.models.shapes import check_model, sequential_shapes
 from zetadp.trainer.specs.models.weighted import weighted_layers

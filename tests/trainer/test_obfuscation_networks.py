@@ -22,7 +22,7 @@ from zetadp.trainer.algorithms.obfuscation.networks import (
     turning_error,
 )
 from zetadp.trainer.algorithms.obfuscation.networks.checks import made_up_features
-from zetadp.trainer.specs.models.model_spec import Activation, Convolution, Dropout, Flatten, Fourier, Linear
+from zetadp.trainer.specs.models.layer_spec import Activation, Convolution, Dropout, Flatten, Fourier, Linear
 from zetadp.trainer.specs.obfuscation.architectures import AlexNet, Architecture, CustomNetwork, LeNet, ResNet, Vgg16
 from zetadp.trainer.specs.obfuscation.architectures import Delta as DeltaSpec
 from zetadp.trainer.specs.obfuscation.architectures import MagnitudeNorm as NormSpec

@@ -17,7 +17,8 @@ from zetadp.trainer.recipes.spectral import (
 from zetadp.trainer.recipes.spectral_scattering import SPECTRAL_SCATTER_CIRCULANT, SPECTRAL_SCATTER_LENET_5, SPECTRAL_SCATTER_LINEAR
 from zetadp.trainer.specs.algorithms.spectral_dp import LayerByLayer, SameForAll, SpectralDp
 from zetadp.trainer.specs.descent import Cosine, Sgd
-from zetadp.trainer.specs.models.model_spec import BlockCirculantLinear, Scattering, Sequential
+from zetadp.trainer.specs.models.layer_spec import BlockCirculantLinear, Scattering
+from zetadp.trainer.specs.models.model_spec import Sequential
 
 FROM_SCRATCH = (SPECTRAL_MODEL_1, SPECTRAL_MODEL_1_BLOCK_16, SPECTRAL_LENET_5, SPECTRAL_MODEL_2, SPECTRAL_MODEL_3)
 SCATTERED = (SPECTRAL_SCATTER_CIRCULANT, SPECTRAL_SCATTER_LENET_5, SPECTRAL_SCATTER_LINEAR)

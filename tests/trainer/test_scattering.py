@@ -11,7 +11,8 @@ from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.layers import scattering as module
 from zetadp.trainer.layers.scattering import Scattering as ScatteringModule
 from zetadp.trainer.models.front import RECORDS_AT_ONCE, passed_through, split_front
-from zetadp.trainer.specs.models.model_spec import Convolution, Flatten, LayerSpec, Linear, Scattering, Sequential
+from zetadp.trainer.specs.models.layer_spec import Convolution, Flatten, LayerSpec, Linear, Scattering
+from zetadp.trainer.specs.models.model_spec import Sequential
 from zetadp.trainer.specs.models.shapes import check_model, sequential_shapes
 
 FLOAT32 = 1e-6

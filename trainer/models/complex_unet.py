@@ -12,7 +12,8 @@ from zetadp.trainer.data.base import DataSetFacts
 from zetadp.trainer.layers.convolution import PlanarConv2d, PlanarConvTranspose2d
 from zetadp.trainer.layers.planes import FromPlanes, ToPlanes, split
 from zetadp.trainer.models import complex_layers
-from zetadp.trainer.specs.models.model_spec import Activation, ComplexUnet, GroupNorm, InstanceNorm
+from zetadp.trainer.specs.models.layer_spec import Activation, GroupNorm, InstanceNorm
+from zetadp.trainer.specs.models.model_spec import ComplexUnet
 from zetadp.trainer.specs.models.shapes import check_model
 
 

@@ -13,7 +13,7 @@ from torch.nn.utils import skip_init
 
 from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer.layers import REAL_ACTIVATIONS
-from zetadp.trainer.specs.models.model_spec import (
+from zetadp.trainer.specs.models.layer_spec import (
     Activation,
     AdaptiveAveragePool,
     AdaptiveMaxPool,

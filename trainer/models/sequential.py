@@ -17,7 +17,7 @@ from zetadp.trainer.layers.planes import FromPlanes, ToPlanes
 from zetadp.trainer.layers.scattering import Scattering as ScatteringModule
 from zetadp.trainer.models import complex_layers, real_layers
 from zetadp.trainer.models.scaling import scale_to_unit_outputs
-from zetadp.trainer.specs.models.model_spec import (
+from zetadp.trainer.specs.models.layer_spec import (
     Activation,
     AdaptiveAveragePool,
     AdaptiveMaxPool,
@@ -35,10 +35,10 @@ from zetadp.trainer.specs.models.model_spec import (
     Linear,
     MaxPool,
     Scattering,
-    Sequential,
     TransposedConvolution,
     Unflatten,
 )
+from zetadp.trainer.specs.models.model_spec import Sequential
 from zetadp.trainer.specs.models.parameter_counts import module_name
 from zetadp.trainer.specs.models.shapes import LayerShapes, given_parameters, sequential_shapes
 from zetadp.trainer.specs.models.weights import GivenWeights

@@ -11,7 +11,7 @@ from torch import Generator, Tensor, nn
 from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer.algorithms.obfuscation.layers import aligned
 from zetadp.trainer.models import real_layers
-from zetadp.trainer.specs.models.model_spec import Convolution, Linear
+from zetadp.trainer.specs.models.layer_spec import Convolution, Linear
 from zetadp.trainer.specs.models.parameter_counts import Shape
 from zetadp.trainer.specs.obfuscation.methods import Critic, GradientPenalty
 

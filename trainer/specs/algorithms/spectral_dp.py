@@ -16,7 +16,8 @@ from zetadp.trainer.data import DataSetFacts, DigitsPhasePairs
 from zetadp.trainer.specs.base import PrivacyTarget
 from zetadp.trainer.specs.descent import Adam, AnyOptimizer, Optimizer
 from zetadp.trainer.specs.execution_plan import LayerBound, LayerBoundsClipping, PoissonSampling
-from zetadp.trainer.specs.models.model_spec import Activation, BlockCirculantLinear, Convolution, Flatten, LayerSpec, Sequential, Unflatten
+from zetadp.trainer.specs.models.layer_spec import Activation, BlockCirculantLinear, Convolution, Flatten, LayerSpec, Unflatten
+from zetadp.trainer.specs.models.model_spec import Sequential
 from zetadp.trainer.specs.models.shapes import Shape, sequential_shapes
 from zetadp.trainer.specs.models.weighted import WeightedLayer, module_name, weighted_layers
 from zetadp.trainer.specs.network_training import ClippingBound, NetworkTraining, PublicHeldOut

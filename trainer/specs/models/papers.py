@@ -8,22 +8,20 @@ from __future__ import annotations
 
 from typing import Literal
 
-from zetadp.trainer.specs.models.model_spec import (
+from zetadp.trainer.specs.models.layer_spec import (
     Activation,
     AdaptiveAveragePool,
     AdaptiveMaxPool,
     AveragePool,
     ComplexActivation,
-    ComplexMlp,
-    ComplexUnet,
     Convolution,
     Flatten,
     GroupNorm,
     LayerSpec,
     Linear,
     MaxPool,
-    Sequential,
 )
+from zetadp.trainer.specs.models.model_spec import ComplexMlp, ComplexUnet, Sequential
 
 ScoreHead = Literal["magnitude", "real_part", "magnitude_softmax"]
 

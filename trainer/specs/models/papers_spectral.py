@@ -10,7 +10,7 @@ normalised here by each record's own numbers, theirs without a price. ``scatter_
 
 from __future__ import annotations
 
-from zetadp.trainer.specs.models.model_spec import (
+from zetadp.trainer.specs.models.layer_spec import (
     Activation,
     AdaptiveAveragePool,
     AveragePool,
@@ -22,8 +22,8 @@ from zetadp.trainer.specs.models.model_spec import (
     MaxPool,
     RealActivation,
     Scattering,
-    Sequential,
 )
+from zetadp.trainer.specs.models.model_spec import Sequential
 
 CLASSES = 10
 LAST_BLOCK = 10

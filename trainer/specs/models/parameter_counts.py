@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from zetadp.trainer.specs.models.model_spec import (
+from zetadp.trainer.specs.models.layer_spec import (
     Activation,
     BlockCirculantLinear,
     Convolution,

@@ -13,14 +13,12 @@ from typing import final
 
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data.base import DataSetFacts
-from zetadp.trainer.specs.models.model_spec import (
+from zetadp.trainer.specs.models.layer_spec import (
     Activation,
     AdaptiveAveragePool,
     AdaptiveMaxPool,
     AveragePool,
     BlockCirculantLinear,
-    ComplexMlp,
-    ComplexUnet,
     Convolution,
     Dropout,
     FilterBank,
@@ -32,12 +30,11 @@ from zetadp.trainer.specs.models.model_spec import (
     LayerSpec,
     Linear,
     MaxPool,
-    ModelSpec,
     Scattering,
-    Sequential,
     TransposedConvolution,
     Unflatten,
 )
+from zetadp.trainer.specs.models.model_spec import ComplexMlp, ComplexUnet, ModelSpec, Sequential
 from zetadp.trainer.specs.models.parameter_counts import Shape, module_name, parameter_shapes
 from zetadp.trainer.specs.models.weights import FIELD, GivenWeights
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import final
 
 from zetadp.trainer.data.base import DataSetFacts
-from zetadp.trainer.specs.models.model_spec import BlockCirculantLinear, Convolution, LayerSpec, Sequential, TransposedConvolution
+from zetadp.trainer.specs.models.layer_spec import BlockCirculantLinear, Convolution, LayerSpec, TransposedConvolution
+from zetadp.trainer.specs.models.model_spec import Sequential
 from zetadp.trainer.specs.models.parameter_counts import Shape, module_name
 from zetadp.trainer.specs.models.shapes import sequential_shapes
 

@@ -12,7 +12,7 @@ from pydantic import Field, Strict, model_validator
 
 from zetadp.mechanisms.base import Positive, Value
 from zetadp.mechanisms.errors import InvalidParameter
-from zetadp.trainer.specs.models.model_spec import (
+from zetadp.trainer.specs.models.layer_spec import (
     Activation,
     AdaptiveAveragePool,
     AveragePool,

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import final
 
 from zetadp.mechanisms.errors import InvalidParameter
-from zetadp.trainer.specs.models.model_spec import AdaptiveAveragePool, AveragePool, Convolution, Dropout, Flatten, Linear, MaxPool
+from zetadp.trainer.specs.models.layer_spec import AdaptiveAveragePool, AveragePool, Convolution, Dropout, Flatten, Linear, MaxPool
 from zetadp.trainer.specs.models.parameter_counts import Shape
 from zetadp.trainer.specs.obfuscation.architectures import (
     AlexNet,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import final
 
 from zetadp.mechanisms.errors import InvalidParameter
-from zetadp.trainer.specs.models.model_spec import (
+from zetadp.trainer.specs.models.layer_spec import (
     Activation,
     AdaptiveAveragePool,
     AdaptiveMaxPool,

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer.algorithms.obfuscation import layers as equivariant
 from zetadp.trainer.models import real_layers
-from zetadp.trainer.specs.models.model_spec import (
+from zetadp.trainer.specs.models.layer_spec import (
     Activation,
     AdaptiveAveragePool,
     AdaptiveMaxPool,

@@ -1,0 +1,254 @@
+r"""Layers as values: named in a spec, covered by a certificate's digest. Free of torch."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self, final
+
+from pydantic import Field, Strict, model_validator
+
+from zetadp.mechanisms.base import Value
+from zetadp.mechanisms.errors import InvalidParameter
+
+Width = Annotated[int, Strict(), Field(ge=1, le=65536)]
+Extent = Annotated[int, Strict(), Field(ge=1, le=512)]
+"""A kernel, stride, dilation or pooled size, the same along every spatial axis."""
+Padding = Annotated[int, Strict(), Field(ge=0, le=512)]
+Flag = Annotated[bool, Strict()]
+Wavelength = Annotated[float, Strict(), Field(ge=2.0, le=512.0, allow_inf_nan=False)]
+DropProbability = Annotated[float, Strict(), Field(ge=0.0, lt=1.0, allow_inf_nan=False)]
+
+ComplexActivation = Literal[
+    "cardioid",
+    "trainable_cardioid",
+    "trainable_cardioid_per_feature",
+    "conj_mish",
+    "crelu",
+    "igaussian",
+    "modrelu",
+    "modrelu_per_feature",
+    "separable_sigmoid",
+    "separable_tanh",
+    "siglog",
+    "zrelu",
+]
+"""Elementwise functions from complex to complex numbers; the trainable ones have one bias, or one for each feature or channel."""
+RealActivation = Literal["relu", "tanh", "sigmoid", "mish"]
+Head = Literal["magnitude", "real_part", "magnitude_softmax", "none"]
+
+
+@final
+class Linear(Value):
+    """W x + b over the features of a record, which must be flat."""
+
+    kind: Literal["linear"] = "linear"
+    outputs: Width
+    bias: Flag = True
+
+
+@final
+class BlockCirculantLinear(Value):
+    """A linear layer whose weight is made of circulant blocks: 1/block of the dense layer's numbers.
+
+    Attributes:
+      outputs: of the layer; any number.
+      block: rows and columns of a block; at most the larger of inputs and outputs. Inputs and outputs that aren't multiples of it are
+        filled up with zeros and cropped: the weight is then the upper left corner of a block-circulant one.
+    """
+
+    kind: Literal["block_circulant_linear"] = "block_circulant_linear"
+    outputs: Width
+    block: Extent
+    bias: Flag = True
+
+
+@final
+class Convolution(Value):
+    """Over one or two spatial axes, as many as the record has; zeros are padded on both sides."""
+
+    kind: Literal["convolution"] = "convolution"
+    outputs: Width
+    kernel: Extent
+    stride: Extent = 1
+    padding: Padding = 0
+    dilation: Extent = 1
+    groups: Width = 1
+    bias: Flag = True
+
+
+@final
+class TransposedConvolution(Value):
+    """The adjoint of a convolution's shape: (size - 1) stride - 2 padding + kernel along each of two spatial axes."""
+
+    kind: Literal["transposed_convolution"] = "transposed_convolution"
+    outputs: Width
+    kernel: Extent
+    stride: Extent = 1
+    padding: Padding = 0
+    bias: Flag = True
+
+
+@final
+class Activation(Value):
+    """Elementwise; complex names in complex networks, real ones in real networks."""
+
+    kind: Literal["activation"] = "activation"
+    name: ComplexActivation | RealActivation
+
+
+@final
+class AveragePool(Value):
+    """Means of kernel-sized windows."""
+
+    kind: Literal["average_pool"] = "average_pool"
+    kernel: Extent
+    stride: Extent
+
+
+@final
+class MaxPool(Value):
+    """The largest number of each window; of complex ones that of largest magnitude."""
+
+    kind: Literal["max_pool"] = "max_pool"
+    kernel: Extent
+    stride: Extent
+
+
+@final
+class AdaptiveAveragePool(Value):
+    """Means over size windows along every spatial axis."""
+
+    kind: Literal["adaptive_average_pool"] = "adaptive_average_pool"
+    size: Extent
+
+
+@final
+class AdaptiveMaxPool(Value):
+    """The largest number, by magnitude where complex, of size windows along every spatial axis."""
+
+    kind: Literal["adaptive_max_pool"] = "adaptive_max_pool"
+    size: Extent
+
+
+@final
+class GroupNorm(Value):
+    """Each record's channels are normalised in groups (complex: whitened); affine per channel."""
+
+    kind: Literal["group_norm"] = "group_norm"
+    groups: Width
+
+
+@final
+class LayerNorm(Value):
+    """Group norm with one group."""
+
+    kind: Literal["layer_norm"] = "layer_norm"
+
+
+@final
+class InstanceNorm(Value):
+    """Group norm with a group for every channel."""
+
+    kind: Literal["instance_norm"] = "instance_norm"
+
+
+@final
+class Dropout(Value):
+    """Sets each number to zero with this probability while training, real and imaginary part together."""
+
+    kind: Literal["dropout"] = "dropout"
+    probability: DropProbability
+
+
+@final
+class Flatten(Value):
+    """(channels, *spatial) to (channels x positions,)."""
+
+    kind: Literal["flatten"] = "flatten"
+
+
+@final
+class Unflatten(Value):
+    """A flat record of channels x height x width numbers as an image, rows first; the data themselves keep their shape."""
+
+    kind: Literal["unflatten"] = "unflatten"
+    channels: Width
+    height: Width
+    width: Width
+
+
+@final
+class FilterBank(Value):
+    """|x * psi| for fixed Gabor filters psi, and x, averaged over squares: nothing is learned, so it comes before all weights.
+
+    Attributes:
+      wavelengths: in pixels; each with ``orientations`` filters.
+      orientations: angles, equally spaced in half a turn.
+      size: pixels along a filter's side; odd.
+      pool: pixels along the side of a square that is averaged over.
+    """
+
+    kind: Literal["filter_bank"] = "filter_bank"
+    wavelengths: Annotated[tuple[Wavelength, ...], Field(min_length=1, max_length=16)]
+    orientations: Annotated[int, Strict(), Field(ge=1, le=64)]
+    size: Annotated[int, Strict(), Field(ge=1, le=127)]
+    pool: Extent
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.size % 2 == 0:
+            raise InvalidParameter("size", "odd (a filter has a centre pixel)", self.size)
+        return self
+
+
+@final
+class Scattering(Value):
+    r"""The scattering transform of real images (channels, height, width): fixed wavelets, so it comes before all weights.
+
+    Each channel becomes 1 + L J + L^2 J (J - 1) / 2 channels of height // 2^J times width // 2^J numbers for J scales, L orientations
+    and depth 2. It is a public function of one record. Normalising by means and variances of the whole training set, as some others
+    do after such features, is not offered: those are a release with a privacy cost of its own (errata P24).
+
+    Attributes:
+      scales: J; height and width are greater than 2^J.
+      orientations: L, equally spaced in half a turn; the wavelets are made for 8.
+      depth: 1 or 2, the most wavelets applied one after the other.
+      normalisation_groups: the output channels are shifted and scaled, in this many groups of neighbours, to mean 0 and variance 1, by
+        one record's own numbers; None for not at all.
+    Sources: Bruna and Mallat 2013; Tramer and Boneh 2021, with J = 2, L = 8 and 27 groups.
+    """
+
+    kind: Literal["scattering"] = "scattering"
+    scales: Annotated[int, Strict(), Field(ge=1, le=6)]
+    orientations: Annotated[int, Strict(), Field(ge=1, le=16)] = 8
+    depth: Literal[1, 2] = 2
+    normalisation_groups: Width | None
+
+
+@final
+class Fourier(Value):
+    """The unitary Fourier transform over a record's spatial axes (a flat record's features): fixed, public, no parameters."""
+
+    kind: Literal["fourier"] = "fourier"
+
+
+LayerSpec = Annotated[
+    Linear
+    | BlockCirculantLinear
+    | Convolution
+    | TransposedConvolution
+    | Activation
+    | AveragePool
+    | MaxPool
+    | AdaptiveAveragePool
+    | AdaptiveMaxPool
+    | GroupNorm
+    | LayerNorm
+    | InstanceNorm
+    | Dropout
+    | Flatten
+    | Unflatten
+    | FilterBank
+    | Scattering
+    | Fourier,
+    Field(discriminator="kind"),
+]
