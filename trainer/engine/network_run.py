@@ -2,7 +2,7 @@ r"""Private training of a network by noisy gradients, as an algorithm of ``run``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -108,12 +108,9 @@ class Optimization(Protocol):
         """New parameters and state after ``step``, counted from 1; both depend on the arguments alone, so that a run can be resumed."""
         ...
 
-    def outcome(self, state: Mapping[str, Tensor], parameters: Tensor, /) -> Tensor:
-        """The parameters of the model that comes out, and that held-out records are measured by."""
-        ...
-
 
 AVERAGE = "average"
+"""In an optimizer's state: the parameters of the model that comes out, where these aren't the last step's."""
 
 
 @final
@@ -141,9 +138,6 @@ class Descent:
         if self.averaging is not None:
             own[AVERAGE] = torch.lerp(moved, state[AVERAGE], self.averaging.kept(step))
         return moved, own
-
-    def outcome(self, state: Mapping[str, Tensor], parameters: Tensor, /) -> Tensor:
-        return parameters if self.averaging is None else state[AVERAGE]
 
 
 def _model(loaded: LoadedNetwork, described: str, state: TrainingState) -> Model:
@@ -236,7 +230,7 @@ class PreparedNetwork(PreparedRun):
         return self._content(self._outcome(state))
 
     def _outcome(self, state: TrainingState) -> TrainingState:
-        return replace(state, parameters=self._optimization.outcome(state.optimizer, state.parameters))
+        return replace(state, parameters=state.optimizer.get(AVERAGE, state.parameters))
 
     def finish(self, state: TrainingState) -> Ending:
         plan, audit = self._plan, None

@@ -3,7 +3,7 @@ r"""A torch optimizer, and a schedule of its learning rate, on released gradient
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import final
 
 import torch
@@ -64,10 +64,6 @@ class TorchOptimization:
             self._scheduler.step()
         self._known = self._state()
         return self._layout.flatten(self._parameters), self._known
-
-    def outcome(self, _state: Mapping[str, Tensor], parameters: Tensor, /) -> Tensor:
-        """Those of the last step."""
-        return parameters
 
     def _restore(self, state: dict[str, Tensor], parameters: Tensor, step: int) -> None:
         """Optimizer and schedule as they were after ``step``."""
