@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer.data.base import DataSetFacts
 from zetadp.trainer.layers import BlockCirculantLinear, ComplexLinear, PlanarConv1d, PlanarConv2d, PlanarConvTranspose2d, PlanarLinear
+from zetadp.trainer.layers.residual import ResidualBlock
 
 RECORDS = 4
 """Their outputs' mean square is over all positions and channels too, so few records suffice."""
@@ -38,15 +39,25 @@ def scale_to_unit_outputs(network: nn.Sequential, facts: DataSetFacts, stream: R
     x = _records(facts, stream)
     network.eval()  # dropout lets everything pass
     with torch.no_grad():
-        for module in network:
-            outputs = module(x)
-            if isinstance(module, WEIGHTED):
-                size = _mean_square(outputs, is_planes=isinstance(module, ON_PLANES)) ** 0.5
-                if size > 0.0:
-                    module.weight.div_(size)
-                    outputs = outputs / size
-            x = outputs
+        _scaled(network, x)
     network.train()
+
+
+def _scaled(module: nn.Module, x: Tensor) -> Tensor:
+    """The outputs behind a module whose weights are then scaled."""
+    if isinstance(module, nn.Sequential):
+        for inner in module:
+            x = _scaled(inner, x)
+        return x
+    if isinstance(module, ResidualBlock):
+        return _scaled(module.layers, x) + _scaled(module.shortcut, x)
+    outputs = module(x)
+    if isinstance(module, WEIGHTED):
+        size = _mean_square(outputs, is_planes=isinstance(module, ON_PLANES)) ** 0.5
+        if size > 0.0:
+            module.weight.div_(size)
+            outputs = outputs / size
+    return outputs
 
 
 def _records(facts: DataSetFacts, stream: RandomStream) -> Tensor:

@@ -3,6 +3,7 @@ r"""Networks of layers in a row, with the change of number format put in where a
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Literal, final
 
 import numpy as np
@@ -14,6 +15,7 @@ from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer.data.base import DataSetFacts
 from zetadp.trainer.layers.filter_bank import GaborModulus
 from zetadp.trainer.layers.planes import FromPlanes, ToPlanes
+from zetadp.trainer.layers.residual import ResidualBlock
 from zetadp.trainer.layers.scattering import Scattering as ScatteringModule
 from zetadp.trainer.models import complex_layers, real_layers
 from zetadp.trainer.models.scaling import scale_to_unit_outputs
@@ -34,6 +36,7 @@ from zetadp.trainer.specs.models.layer_spec import (
     LayerSpec,
     Linear,
     MaxPool,
+    Residual,
     Scattering,
     TransposedConvolution,
     Unflatten,
@@ -119,13 +122,7 @@ def build_sequential(spec: Sequential, facts: DataSetFacts, stream: RandomStream
         row.add("input", ZeroImaginary())
     elif spec.numbers == "real_pairs":
         row.add("input", ToPlanes())
-    for place, (layer, stage) in enumerate(zip(spec.layers, shapes, strict=True)):
-        name = module_name(place, layer)
-        if isinstance(layer, NATIVE):
-            row.convert(name, "native")
-        elif isinstance(layer, PLANES):
-            row.convert(name, "planes")
-        row.add(name, _module(layer, stage, row.numbers, stream))
+    _fill_row(row, spec.layers, shapes, stream)
     _end(row, spec, facts)
     network = nn.Sequential(row.modules)
     if isinstance(spec.initial_weights, GivenWeights):
@@ -134,6 +131,20 @@ def build_sequential(spec: Sequential, facts: DataSetFacts, stream: RandomStream
     elif spec.initial_weights == "unit_outputs":
         scale_to_unit_outputs(network, facts, stream)
     return network
+
+
+def _fill_row(row: _Row, layers: Sequence[LayerSpec], stages: Sequence[LayerShapes], stream: RandomStream) -> None:
+    """Adds the layers, with conversions where they need the other format."""
+    for place, (layer, stage) in enumerate(zip(layers, stages, strict=True)):
+        name = module_name(place, layer)
+        if isinstance(layer, NATIVE):
+            row.convert(name, "native")
+        elif isinstance(layer, PLANES):
+            row.convert(name, "planes")
+        if isinstance(layer, Residual):
+            row.numbers = _add_block(row, name, layer, stage, stream)
+        else:
+            row.add(name, _module(layer, stage, row.numbers, stream))
 
 
 def _fill(network: nn.Sequential, arrays: dict[str, NDArray[np.float32]]) -> None:
@@ -162,6 +173,18 @@ def _end(row: _Row, spec: Sequential, facts: DataSetFacts) -> None:
         row.add("head", complex_layers.head(spec.head))
 
 
+def _add_block(row: _Row, name: str, layer: Residual, stage: LayerShapes, stream: RandomStream) -> Format:
+    """Adds the block; the format that numbers have behind it, which is the one behind its layers."""
+    branches: list[_Row] = []
+    for (_, layers), stages in zip(layer.branches, stage.branches, strict=True):
+        branch = _Row(row.numbers)
+        _fill_row(branch, layers, stages, stream)
+        branches.append(branch)
+    branches[1].convert("sum", branches[0].numbers)
+    row.add(name, ResidualBlock(*(nn.Sequential(branch.modules) for branch in branches)))
+    return branches[0].numbers
+
+
 def _module(layer: LayerSpec, stage: LayerShapes, numbers: Format, stream: RandomStream) -> nn.Module:
     if isinstance(layer, Flatten | Unflatten | FilterBank | Scattering | Fourier):
         return _fixed_module(layer, stage, numbers)
@@ -169,6 +192,7 @@ def _module(layer: LayerSpec, stage: LayerShapes, numbers: Format, stream: Rando
         return complex_layers.block_circulant(layer, stage.inputs[0], stream, is_complex=numbers != "real")
     if isinstance(layer, Linear) and numbers == "planes":
         return complex_layers.planar_linear(layer, stage.inputs[0], stream)
+    assert not isinstance(layer, Residual)  # it is a block of modules
     return _real_module(layer, stage, stream) if numbers == "real" else _complex_module(layer, stage, stream)
 
 

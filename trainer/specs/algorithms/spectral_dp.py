@@ -18,8 +18,8 @@ from zetadp.trainer.specs.descent import Adam, AnyOptimizer, Optimizer
 from zetadp.trainer.specs.execution_plan import LayerBound, LayerBoundsClipping, PoissonSampling
 from zetadp.trainer.specs.models.layer_spec import Activation, BlockCirculantLinear, Convolution, Flatten, LayerSpec, Unflatten
 from zetadp.trainer.specs.models.model_spec import Sequential
-from zetadp.trainer.specs.models.shapes import Shape, sequential_shapes
-from zetadp.trainer.specs.models.weighted import WeightedLayer, module_name, weighted_layers
+from zetadp.trainer.specs.models.shapes import Shape, each_layer
+from zetadp.trainer.specs.models.weighted import WeightedLayer, weighted_layers
 from zetadp.trainer.specs.network_training import ClippingBound, NetworkTraining, PublicHeldOut
 from zetadp.trainer.specs.projection import MOST_LAYERS, LayerSpectrum, SpectralProjection
 
@@ -151,11 +151,10 @@ class SpectralDp(NetworkTraining):
         return LayerBoundsClipping(layers=tuple(LayerBound(layer=layer.name, bound=one.clipping_bound) for layer, one in settings))
 
     def planned_projection(self, facts: DataSetFacts) -> SpectralProjection:
-        stages = sequential_shapes(self.network, facts)
         # Only a layer's weight has a spectrum; the rest of its numbers are biases.
         numbers = {
-            module_name(place, layer): stage.weights - (stage.outputs[0] if getattr(layer, "bias", False) else 0)
-            for place, (layer, stage) in enumerate(zip(self.network.layers, stages, strict=True))
+            name: stage.weights - (stage.outputs[0] if getattr(layer, "bias", False) else 0)
+            for name, layer, stage in each_layer(self.network, facts)
         }
         spectra = tuple(
             _spectrum(layer, layer.spectrum_shape, numbers[layer.name], setting)

@@ -231,6 +231,45 @@ class Fourier(Value):
     kind: Literal["fourier"] = "fourier"
 
 
+PlainLayer = Annotated[
+    Linear
+    | BlockCirculantLinear
+    | Convolution
+    | TransposedConvolution
+    | Activation
+    | AveragePool
+    | MaxPool
+    | AdaptiveAveragePool
+    | AdaptiveMaxPool
+    | GroupNorm
+    | LayerNorm
+    | InstanceNorm
+    | Dropout,
+    Field(discriminator="kind"),
+]
+"""What a residual block is made of."""
+
+
+@final
+class Residual(Value):
+    r"""x -> layers(x) + shortcut(x): a block of a residual network (He, Zhang, Ren and Sun 2016).
+
+    Attributes:
+      layers: at most 16.
+      shortcut: what x passes to take the shape of the layers' output, for example a convolution with kernel 1 and a stride; none for x
+        itself.
+    """
+
+    kind: Literal["residual"] = "residual"
+    layers: Annotated[tuple[PlainLayer, ...], Field(min_length=1, max_length=16)]
+    shortcut: Annotated[tuple[PlainLayer, ...], Field(max_length=4)] = ()
+
+    @property
+    def branches(self) -> tuple[tuple[str, tuple[PlainLayer, ...]], ...]:
+        """Both, by their field's name."""
+        return ("layers", self.layers), ("shortcut", self.shortcut)
+
+
 LayerSpec = Annotated[
     Linear
     | BlockCirculantLinear
@@ -249,6 +288,7 @@ LayerSpec = Annotated[
     | Unflatten
     | FilterBank
     | Scattering
-    | Fourier,
+    | Fourier
+    | Residual,
     Field(discriminator="kind"),
 ]

@@ -5,6 +5,7 @@ Whether a network fits a data set is known only with the data set's facts: ``sha
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal, Self, final
 
 from pydantic import Field, Strict, model_validator
@@ -23,6 +24,7 @@ from zetadp.trainer.specs.models.layer_spec import (
     Head,
     LayerSpec,
     RealActivation,
+    Residual,
     Scattering,
     Unflatten,
     Width,
@@ -77,15 +79,14 @@ class Sequential(Value):
             if isinstance(layer, FilterBank | Scattering) and not is_fixed:
                 raise InvalidParameter(f"model.layers[{place}]", "before all trainable and dropout layers", layer.kind)
             is_fixed = is_fixed and isinstance(layer, Flatten | Unflatten | Fourier | FilterBank | Scattering)
-            if isinstance(layer, Activation):
-                is_real = layer.name in RealActivation.__args__
-                if is_real == (self.numbers == "complex"):
-                    kind = "complex" if self.numbers == "complex" else "real"
-                    raise InvalidParameter(f"model.layers[{place}].name", f"a {kind} activation for numbers {self.numbers}", layer.name)
-            elif isinstance(layer, Fourier) and self.numbers == "real":
+            if isinstance(layer, Fourier) and self.numbers == "real":
                 raise InvalidParameter(f"model.layers[{place}]", "a layer for numbers real (the output of fourier is complex)", layer.kind)
-            elif isinstance(layer, Scattering) and self.numbers != "real":
+            if isinstance(layer, Scattering) and self.numbers != "real":
                 raise InvalidParameter("model.numbers", "real with a scattering layer, which takes real images", self.numbers)
+        for name, layer in _one_by_one(self.layers):
+            if isinstance(layer, Activation) and (layer.name in RealActivation.__args__) == (self.numbers == "complex"):
+                kind = "complex" if self.numbers == "complex" else "real"
+                raise InvalidParameter(f"{name}.name", f"a {kind} activation for numbers {self.numbers}", layer.name)
         self._check_given()
         return self
 
@@ -95,10 +96,19 @@ class Sequential(Value):
             return
         if given.given_layers > len(self.layers):
             raise InvalidParameter(f"{FIELD}.given_layers", f"at most {len(self.layers)}, the number of layers", given.given_layers)
-        for place, layer in enumerate(self.layers[: given.frozen_layers]):
+        for name, layer in _one_by_one(self.layers[: given.frozen_layers]):
             if isinstance(layer, Dropout):
                 # A frozen layer is a fixed function of a record, computed once; masks are drawn anew in every step.
-                raise InvalidParameter(f"model.layers[{place}]", "after the frozen layers", layer.kind)
+                raise InvalidParameter(name, "after the frozen layers", layer.kind)
+
+
+def _one_by_one(layers: Sequence[LayerSpec]) -> Iterator[tuple[str, LayerSpec]]:
+    """Every layer and its place, those of residual blocks too."""
+    for place, layer in enumerate(layers):
+        yield f"model.layers[{place}]", layer
+        if isinstance(layer, Residual):
+            for branch, inner in layer.branches:
+                yield from ((f"model.layers[{place}].{branch}[{number}]", one) for number, one in enumerate(inner))
 
 
 @final

@@ -7,6 +7,7 @@ with twice the channels, all real parts first.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import final
@@ -30,12 +31,13 @@ from zetadp.trainer.specs.models.layer_spec import (
     LayerSpec,
     Linear,
     MaxPool,
+    Residual,
     Scattering,
     TransposedConvolution,
     Unflatten,
 )
 from zetadp.trainer.specs.models.model_spec import ComplexMlp, ComplexUnet, ModelSpec, Sequential
-from zetadp.trainer.specs.models.parameter_counts import Shape, module_name, parameter_shapes
+from zetadp.trainer.specs.models.parameter_counts import Numbers, Shape, module_name, parameter_shapes
 from zetadp.trainer.specs.models.weights import FIELD, GivenWeights
 
 LARGEST_WEIGHTS = 2**28
@@ -47,16 +49,28 @@ LARGEST_ACTIVATIONS = 2**28
 @final
 @dataclass(frozen=True)
 class LayerShapes:
-    """One layer of a network that fits: the record before and after it, and its parameters' full names and shapes in real numbers."""
+    r"""One layer of a network that fits.
+
+    Attributes:
+      inputs, outputs: the record before and after it.
+      parameters: full names and shapes in real numbers.
+      branches: the layers of a residual block and those of its shortcut.
+    """
 
     inputs: Shape
     outputs: Shape
     parameters: dict[str, Shape]
+    branches: tuple[tuple[LayerShapes, ...], ...] = ()
 
     @property
     def weights(self) -> int:
         """Real numbers in its parameters."""
         return sum(math.prod(shape) for shape in self.parameters.values())
+
+    @property
+    def activations(self) -> int:
+        """Numbers of one record that it computes, complex ones counted once."""
+        return math.prod(self.outputs) + sum(inner.activations for branch in self.branches for inner in branch)
 
 
 def as_sequential(mlp: ComplexMlp, classes: int) -> Sequential:
@@ -119,13 +133,42 @@ def sequential_shapes(model: Sequential, facts: DataSetFacts) -> tuple[LayerShap
             raise InvalidParameter(
                 f"model.layers[{place}]", "applied to an even number of channels or features, half of them imaginary", shape[0]
             )
-        outputs = shape_after(f"model.layers[{place}]", layer, shape)
-        own = parameter_shapes(layer, shape, model.numbers)
-        stages.append(LayerShapes(shape, outputs, {f"{module_name(place, layer)}.{name}": size for name, size in own.items()}))
-        shape = outputs
+        stages.append(_stage(f"model.layers[{place}]", module_name(place, layer), layer, shape, model.numbers))
+        shape = stages[-1].outputs
     _check_end(model, shape, start, facts)
-    _check_size(sum(stage.weights for stage in stages), parts * sum(math.prod(stage.outputs) for stage in stages))
+    _check_size(sum(stage.weights for stage in stages), parts * sum(stage.activations for stage in stages))
     return tuple(stages)
+
+
+def each_layer(model: Sequential, facts: DataSetFacts) -> Iterator[tuple[str, LayerSpec, LayerShapes]]:
+    """Every layer's name in the built network, those in residual blocks instead of the blocks. Raises as ``sequential_shapes``."""
+    for place, (layer, stage) in enumerate(zip(model.layers, sequential_shapes(model, facts), strict=True)):
+        module = module_name(place, layer)
+        if not isinstance(layer, Residual):
+            yield module, layer, stage
+            continue
+        for (branch, layers), stages in zip(layer.branches, stage.branches, strict=True):
+            for number, (inner, its) in enumerate(zip(layers, stages, strict=True)):
+                yield f"{module}.{branch}.{module_name(number, inner)}", inner, its
+
+
+def _stage(at: str, module: str, layer: LayerSpec, shape: Shape, numbers: Numbers) -> LayerShapes:
+    """``at``: the layer's place, for messages; ``module``: its name in the built network."""
+    if not isinstance(layer, Residual):
+        own = parameter_shapes(layer, shape, numbers)
+        return LayerShapes(shape, shape_after(at, layer, shape), {f"{module}.{name}": size for name, size in own.items()})
+    branches: list[tuple[LayerShapes, ...]] = []
+    for branch, layers in layer.branches:
+        stages: list[LayerShapes] = []
+        for place, inner in enumerate(layers):
+            before = stages[-1].outputs if stages else shape
+            stages.append(_stage(f"{at}.{branch}[{place}]", f"{module}.{branch}.{module_name(place, inner)}", inner, before, numbers))
+        branches.append(tuple(stages))
+    outputs, beside = (stages[-1].outputs if stages else shape for stages in branches)
+    if outputs != beside:
+        raise InvalidParameter(f"{at}.shortcut", f"such that its output has the shape of the layers', {outputs}", beside)
+    own = {name: size for stages in branches for stage in stages for name, size in stage.parameters.items()}
+    return LayerShapes(shape, outputs, own, tuple(branches))
 
 
 def input_shape(model: Sequential, facts: DataSetFacts) -> Shape:
@@ -188,6 +231,8 @@ def shape_after(name: str, layer: LayerSpec, shape: Shape) -> Shape:
             return wanted
         case Activation() | Dropout() | Fourier():
             return shape
+        case Residual():
+            raise AssertionError("a residual block's shape is that of its branches")
         case GroupNorm() | LayerNorm() | InstanceNorm():
             _check_norm(name, layer, shape)
             return shape

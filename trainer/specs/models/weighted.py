@@ -9,7 +9,7 @@ from zetadp.trainer.data.base import DataSetFacts
 from zetadp.trainer.specs.models.layer_spec import BlockCirculantLinear, Convolution, LayerSpec, TransposedConvolution
 from zetadp.trainer.specs.models.model_spec import Sequential
 from zetadp.trainer.specs.models.parameter_counts import Shape, module_name
-from zetadp.trainer.specs.models.shapes import sequential_shapes
+from zetadp.trainer.specs.models.shapes import each_layer
 
 
 @final
@@ -35,11 +35,11 @@ def weighted_layers(model: Sequential, facts: DataSetFacts) -> tuple[WeightedLay
     Raises:
       InvalidParameter: the network doesn't fit the data set.
     """
-    stages = sequential_shapes(model, facts)
+    frozen = tuple(f"{module_name(place, layer)}." for place, layer in enumerate(model.layers[: model.frozen_layers]))
     return tuple(
-        WeightedLayer(module_name(place, layer), layer.kind, _spectrum_shape(layer, stage.inputs))
-        for place, (layer, stage) in enumerate(zip(model.layers, stages, strict=True))
-        if stage.parameters and place >= model.frozen_layers
+        WeightedLayer(name, layer.kind, _spectrum_shape(layer, stage.inputs))
+        for name, layer, stage in each_layer(model, facts)
+        if stage.parameters and not f"{name}.".startswith(frozen)
     )
 
 
