@@ -40,7 +40,7 @@ $(ALL_SETUP): EXTRAS := worker,dev-all
 
 # A new pip first: Python's own looks for versions twice as long. Then torch, pinned: a range would pull another build with gigabytes
 # of GPU libraries. Only what is imported is compiled, when it is.
-$(SETUP) $(DEV_SETUP) $(ALL_SETUP): constraints.txt pyproject.toml zetadp/version.py $(wildcard */*/_*.[ch])
+$(SETUP) $(DEV_SETUP) $(ALL_SETUP): constraints.txt pyproject.toml zetadp/version.py $(wildcard */*/_*.[ch] */*/*/_*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "zetadp needs Python 3.11 or newer, this is " + sys.version)'
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) "$$(grep '^pip==' constraints.txt)"
@@ -99,4 +99,4 @@ wheel: $(DEV_SETUP)
 	$(BIN)/python -m build --outdir build/dist .
 
 clean:
-	rm -rf $(VENV) demo-output build */*/_*.so
+	rm -rf $(VENV) demo-output build */*/_*.so */*/*/_*.so

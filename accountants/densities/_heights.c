@@ -1,124 +1,27 @@
 /* Loops over the heights of a contour, for machines whose installation had a C compiler. densities/heights.py has the same in NumPy; see
    _nodes.c for what is assumed of the arithmetic, and proofs/contour.md for what is claimed of its rounding. */
-#include "_loops.h"
+#include "_lines.h"
 
-#define BLOCK 32
-
-/* The loops are compiled for what a processor may have and chosen when the module is loaded; they give the same bits. */
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__)
-#define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define WIDE
-#endif
-
-static inline Complex times(Complex a, Complex b) { return (Complex){a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re}; }
-
-static inline Complex expm1_complex(double re, double im) {
-    const double grown = expm1(re), half = sin(0.5 * im);
-    return (Complex){grown - 2.0 * (grown + 1.0) * half * half, (grown + 1.0) * sin(im)};
-}
-
-static inline Complex exp_complex(double re, double im) {
-    const double size = exp(re);
-    return (Complex){size * cos(im), size * sin(im)};
-}
-
-/* z^k - 1 for k = 0 ... number - 1, number a power of two, from z - 1; returns z^number - 1. */
-WIDE static Complex all_powers(Complex rise, Py_ssize_t number, double *restrict re, double *restrict im) {
-    re[0] = im[0] = 0.0;
-    for (Py_ssize_t done = 1; done < number; done *= 2) {
-        const Complex whole = {1.0 + rise.re, rise.im};
-        for (Py_ssize_t k = 0; k < done; k++) {
-            re[done + k] = (re[k] * whole.re - im[k] * whole.im) + rise.re;
-            im[done + k] = (re[k] * whole.im + im[k] * whole.re) + rise.im;
-        }
-        rise = times(rise, (Complex){2.0 + rise.re, rise.im});
-    }
-    return rise;
-}
-
-/* Adds a_j (z_j^{g + b} - 1) for one node j, one g and all b: e^{i(g + b)L} - 1 = e^{igL} (e^{ibL} - 1) + (e^{igL} - 1), where every part
-   is as small as u L, so nothing is lost near M = 1. */
-WIDE static void add_products(Complex a, Complex rise, const double *restrict re, const double *restrict im, Py_ssize_t count,
-                              double *restrict sum_re, double *restrict sum_im) {
-    const double x = a.re + rise.re, y = a.im + rise.im;
-    for (Py_ssize_t b = 0; b < count; b++) {
-        sum_re[b] += (x * re[b] - y * im[b]) + rise.re;
-        sum_im[b] += (x * im[b] + y * re[b]) + rise.im;
-    }
-}
-
-/* Adds without loss: the result is as if the numbers had been added in twice the digits. */
-typedef struct { double sum, rest; } Exact;
-
-static inline void add(Exact *total, double number) {
-    const double sum = total->sum + number, part = sum - total->sum;
-    total->rest += (total->sum - (sum - part)) + (number - part);
-    total->sum = sum;
-}
-
-/* sum_on_line(log_weight, loss, weight_error, loss_error, quadrature, tilt, step, minus_one, error): M - 1 at each height. (R3) */
+/* sum_on_line(log_weight, loss, weight_error, loss_error, quadrature, tilt, step, minus_one, error): M - 1 at each height. */
 static PyObject *sum_on_line(PyObject *module, PyObject *args) {
     Py_buffer held[6];
     double quadrature, tilt, step, whole = 0.0;
+    int has_room = 1;
     (void)module;
     if (!PyArg_ParseTuple(args, "y*y*y*y*dddw*w*", &held[0], &held[1], &held[2], &held[3], &quadrature, &tilt, &step, &held[4], &held[5]))
         return NULL;
-    const Py_ssize_t nodes = NUMBERS(held[2]), number = NUMBERS(held[5]);
-    const int fits = held[0].len == 2 * held[2].len && held[1].len == held[0].len && held[3].len == held[2].len && number > 0
-                     && held[4].len == 2 * held[5].len;
-    Py_ssize_t baby = 2, large = 1;
-    while (baby * baby < number) baby *= 2;
-    const Py_ssize_t giant = (number + baby - 1) / baby, padded = giant * baby;
-    while (large < giant) large *= 2;
-    double *room = fits ? calloc((size_t)(2 * (baby + large + padded)), sizeof(double)) : NULL;
-    if (room) {
-        double *small_re = room, *small_im = small_re + baby, *large_re = small_im + baby, *large_im = large_re + large;
-        double *sum_re = large_im + large, *sum_im = sum_re + padded;
-        const Complex *log_weight = held[0].buf, *loss = held[1].buf;
-        const double *weight_error = held[2].buf, *loss_error = held[3].buf;
-        Complex *sum = held[4].buf;
-        double *error = held[5].buf;
+    const int fits = held[0].len == 2 * held[2].len && held[1].len == held[0].len && held[3].len == held[2].len
+                     && NUMBERS(held[5]) > 0 && held[4].len == 2 * held[5].len;
+    if (fits) {
+        const OnLine on = {held[0].buf, held[1].buf, held[2].buf, held[3].buf, quadrature, NUMBERS(held[2])};
         Py_BEGIN_ALLOW_THREADS
-        Exact still_re = {0.0, 0.0}, still_im = {0.0, 0.0};
-        double still = 0.0, slope = 0.0, ceiling = 0.0, drift = 0.0;
-        const double summed = 6.0 * UNIT * (double)nodes, levels = 24.0 + 6.0 * (log2((double)padded) + 2.0);
-        for (Py_ssize_t j = 0; j < nodes; j++) {
-            const Complex l = loss[j], w = log_weight[j], moved = {tilt * l.re, tilt * l.im};
-            const Complex weight = exp_complex(w.re, w.im), tilted = exp_complex(w.re + moved.re, w.im + moved.im);
-            const Complex grown = hypot(moved.re, moved.im) < 1.0 ? times(weight, expm1_complex(moved.re, moved.im))
-                                                                    : (Complex){tilted.re - weight.re, tilted.im - weight.im};
-            add(&still_re, grown.re);
-            add(&still_im, grown.im);
-            const Complex stride = all_powers(expm1_complex(-(step * l.im), step * l.re), baby, small_re, small_im);
-            all_powers(stride, large, large_re, large_im);
-            for (Py_ssize_t g = 0; g < giant; g++)
-                add_products(tilted, times(tilted, (Complex){large_re[g], large_im[g]}), small_re, small_im, baby, sum_re + g * baby,
-                             sum_im + g * baby);
-            const double size = exp(w.re + moved.re), mass = exp(w.re), length = hypot(l.re, l.im);
-            /* A term's relative error comes from its weight and its exponent; its phase's from the loss, the first power and the levels. */
-            const double relative = weight_error[j] + tilt * (loss_error[j] + 2.0 * UNIT * length) + 64.0 * UNIT;
-            const double phase = loss_error[j] + UNIT * levels * length;
-            still += (mass + size) * tilt * (relative * length + phase);
-            slope += size * ((relative + summed) * length + phase);
-            ceiling += 2.0 * size * (relative + 2.0 * summed);
-            drift += size * phase;
-        }
-        const Complex at_tilt = {still_re.sum + still_re.rest, still_im.sum + still_im.rest};
-        for (Py_ssize_t k = 0; k < number; k++) {
-            const double height = step * (double)k, rising = slope * height, level = ceiling + drift * height;
-            sum[k] = (Complex){at_tilt.re + sum_re[k], at_tilt.im + sum_im[k]};
-            error[k] = 1.01 * (still + (rising > level ? level : rising)) + quadrature;
-            whole += fabs(sum[k].re) + fabs(sum[k].im) + error[k];
-        }
+        whole = sums_on_line(on, tilt, step, held[4].buf, held[5].buf, NUMBERS(held[5]), &has_room);
         Py_END_ALLOW_THREADS
     }
-    const int has_room = room != NULL;
-    free(room);
     return ended(held, 6, fits, has_room, whole, Py_NewRef(Py_None));
 }
 
-/* add_power(minus_one, its_error, count, re, im, error): adds count log(1 + minus_one) to re + i im, and its error. (R5) */
+/* add_power(minus_one, its_error, count, re, im, error): adds count log(1 + minus_one) to re + i im, and its error. */
 static PyObject *add_power(PyObject *module, PyObject *args) {
     Py_buffer held[5];
     double count, whole = 0.0;
@@ -126,104 +29,38 @@ static PyObject *add_power(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "y*y*dw*w*w*", &held[0], &held[1], &count, &held[2], &held[3], &held[4])) return NULL;
     const int fits = held[0].len == 2 * held[4].len && held[1].len == held[4].len && held[2].len == held[4].len
                      && held[3].len == held[4].len;
-    const Complex *sum = held[0].buf;
-    const double *sum_error = held[1].buf;
-    double *re = held[2].buf, *im = held[3].buf, *error = held[4].buf;
     Py_BEGIN_ALLOW_THREADS
-    for (Py_ssize_t k = 0; fits && k < NUMBERS(held[4]); k++) {
-        const double real = 1.0 + sum[k].re, square = sum[k].re * (2.0 + sum[k].re) + sum[k].im * sum[k].im;
-        const double modulus = fmax(hypot(real, sum[k].im), TINY), share = sum_error[k] / modulus;
-        const double log_size = square < -0.5 ? log(modulus) : 0.5 * log1p(square), angle = atan2(sum[k].im, real);
-        re[k] += count * log_size;
-        im[k] += count * angle;
-        error[k] += count * ((share < 1e-3 ? share : log1p(share)) + 18.0 * UNIT * hypot(log_size, angle));
-        error[k] += UNIT * (fabs(re[k]) + fabs(im[k]));
-        whole += fabs(re[k]) + fabs(im[k]) + error[k];
-    }
+    if (fits) whole = add_line(held[0].buf, held[1].buf, count, held[2].buf, held[3].buf, held[4].buf, NUMBERS(held[4]));
     Py_END_ALLOW_THREADS
     return ended(held, 5, fits, 1, whole, Py_NewRef(Py_None));
 }
 
-/* integrand(tilt, step, gaussian, re, im, error) -> log of its size at the tilt, a bound on the rounding of its sum and, for each unit of
-   epsilon, of the phases: re + i im become e^{re + i im + s (s + 1) gaussian} / (s (s + 1)) over that size, the first one half of it. */
+/* integrand(tilt, step, gaussian, re, im, error) -> log of its size at the tilt, and bounds on roundings; see fill_integrand. */
 static PyObject *integrand(PyObject *module, PyObject *args) {
     Py_buffer held[3];
-    double tilt, step, gaussian, rounding = 0.0, total = 0.0, far = 0.0, top = 0.0;
+    double tilt, step, gaussian, whole = 0.0;
+    Size found = {0.0, 0.0, 0.0};
     (void)module;
     if (!PyArg_ParseTuple(args, "dddw*w*w*", &tilt, &step, &gaussian, &held[0], &held[1], &held[2])) return NULL;
-    const Py_ssize_t number = NUMBERS(held[2]);
-    const int fits = number > 0 && held[0].len == held[2].len && held[1].len == held[2].len;
-    const double still = tilt * (tilt + 1.0), log_still = log(tilt) + log1p(tilt);
-    if (fits) {
-        double *re = held[0].buf, *im = held[1].buf;
-        const double *error = held[2].buf, logs = 128.0 + 16.0 * (fabs(log(tilt)) + log1p(tilt));
-        Py_BEGIN_ALLOW_THREADS
-        top = re[0] + still * gaussian;
-        for (Py_ssize_t k = 0; k < number; k++) {
-            const double height = step * (double)k, square = height * height;
-            /* s (s + 1), and the square of its modulus without cancellation */
-            const Complex kernel = {still - square, height * (2.0 * tilt + 1.0)};
-            const double norm = (tilt * tilt + square) * ((tilt + 1.0) * (tilt + 1.0) + square);
-            const double exponent = (re[k] + kernel.re * gaussian) - top, phase = im[k] + kernel.im * gaussian;
-            const double size = (k ? 1.0 : 0.5) * exp(exponent) * still, modulus = size / sqrt(norm);
-            const double moved = error[k] + UNIT * (16.0 * (2.0 * (still + square) + height) * gaussian
-                                                    + 4.0 * (fabs(exponent) + fabs(top) + fabs(phase)) + logs);
-            const double cosine = cos(phase), sine = sin(phase);
-            re[k] = size * (cosine * kernel.re + sine * kernel.im) / norm;
-            im[k] = size * (sine * kernel.re - cosine * kernel.im) / norm;
-            total += modulus;
-            far += modulus * sqrt(tilt * tilt + square);
-            /* |value| (e^moved - 1), even if the value has underflowed and the error is huge. e^d - 1 <= d + d^2 up to 1. */
-            rounding += moved < 1.0 ? modulus * moved * (1.0 + moved) : exp(exponent + moved > 700.0 ? 700.0 : exponent + moved);
-        }
-        Py_END_ALLOW_THREADS
-    }
-    rounding += UNIT * ((double)number + 64.0) * total;
-    return ended(held, 3, fits, 1, top + rounding + far, Py_BuildValue("ddd", top - log_still, rounding, 4.0 * UNIT * far));
-}
-
-/* Sums of v e^{-i epsilon u} and of u v e^{-i epsilon u} over a block, u from the block's start. */
-static void add_block(const double *re, const double *im, const double *cosine, const double *sine, double step, Py_ssize_t count,
-                      Complex *sum, Complex *moment) {
-    Complex plain = {0.0, 0.0}, far = {0.0, 0.0};
-    for (Py_ssize_t k = 0; k < count; k++) {
-        const double x = re[k] * cosine[k] + im[k] * sine[k], y = im[k] * cosine[k] - re[k] * sine[k];
-        plain.re += x;
-        plain.im += y;
-        far.re += (double)k * x;
-        far.im += (double)k * y;
-    }
-    *sum = plain;
-    *moment = (Complex){step * far.re, step * far.im};
+    const int fits = NUMBERS(held[2]) > 0 && held[0].len == held[2].len && held[1].len == held[2].len;
+    Py_BEGIN_ALLOW_THREADS
+    if (fits) whole = fill_integrand(tilt, step, gaussian, held[0].buf, held[1].buf, held[2].buf, NUMBERS(held[2]), &found);
+    Py_END_ALLOW_THREADS
+    return ended(held, 3, fits, 1, whole, Py_BuildValue("ddd", found.log_size, found.rounding, found.phase_rounding));
 }
 
 /* sums(re, im, step, epsilon) -> the real part of the sum of v e^{-i epsilon u}, and the imaginary part of that of u v e^{-i epsilon u}. */
 static PyObject *sums(PyObject *module, PyObject *args) {
     Py_buffer held[2];
-    double step, epsilon, real = 0.0, imaginary = 0.0;
+    double step, epsilon;
+    Complex found = {0.0, 0.0};
     (void)module;
     if (!PyArg_ParseTuple(args, "y*y*dd", &held[0], &held[1], &step, &epsilon)) return NULL;
-    const Py_ssize_t number = NUMBERS(held[0]);
     const int fits = held[0].len == held[1].len;
-    if (fits) {
-        const double *re = held[0].buf, *im = held[1].buf;
-        double cosine[BLOCK], sine[BLOCK];
-        Py_BEGIN_ALLOW_THREADS
-        for (int k = 0; k < BLOCK; k++) {
-            const double angle = epsilon * (step * (double)k);
-            cosine[k] = cos(angle);
-            sine[k] = sin(angle);
-        }
-        for (Py_ssize_t first = 0; first < number; first += BLOCK) {
-            const double height = step * (double)first, turn = cos(epsilon * height), lean = sin(epsilon * height);
-            Complex sum, moment;
-            add_block(re + first, im + first, cosine, sine, step, number - first < BLOCK ? number - first : BLOCK, &sum, &moment);
-            real += sum.re * turn + sum.im * lean;
-            imaginary += height * (sum.im * turn - sum.re * lean) + (moment.im * turn - moment.re * lean);
-        }
-        Py_END_ALLOW_THREADS
-    }
-    return ended(held, 2, fits, 1, real + imaginary, Py_BuildValue("dd", real, imaginary));
+    Py_BEGIN_ALLOW_THREADS
+    if (fits) found = sums_at(held[0].buf, held[1].buf, step, NUMBERS(held[0]), epsilon);
+    Py_END_ALLOW_THREADS
+    return ended(held, 2, fits, 1, found.re + found.im, Py_BuildValue("dd", found.re, found.im));
 }
 
 static PyMethodDef methods[] = {

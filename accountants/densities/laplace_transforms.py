@@ -30,6 +30,10 @@ _RATIO = 4.0
 class WholeLaplace(ClosedForm):
     r"""Lap(0, 1) against Lap(e, 1): M(s) = ((s + 1) e^{se} + s e^{-(s+1)e}) / (2s + 1). Hardly decays: L has atoms at -e and e."""
 
+    @property
+    def plain(self) -> tuple[object, ...] | None:
+        return self._e, self.count
+
     def log_decay(self, tilt: float, heights: Floats) -> Floats:
         # |s + 1| / |2s + 1| falls and |s| / |2s + 1| rises in u, to 1/2 (D1).
         near = np.hypot(tilt + 1.0, heights) / np.hypot(2.0 * tilt + 1.0, 2.0 * heights)
@@ -43,7 +47,7 @@ class WholeLaplace(ClosedForm):
     def _error(self, s: Complexes) -> Floats:
         # (R4): |e^z - 1| <= |z| max(1, e^{Re z}), and each argument's rounding counts as much again times |z|.
         size = np.abs(s) * np.abs(s + 1.0) / np.abs(2.0 * s + 1.0)
-        return np.asarray(4.0 * ELEMENTARY * self._e * size * np.exp(s.real * self._e), dtype=np.float64)
+        return np.asarray(5.0 * ELEMENTARY * self._e * size * np.exp(s.real * self._e), dtype=np.float64)
 
 
 @final

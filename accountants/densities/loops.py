@@ -7,6 +7,7 @@ elementary functions and sums aren't the C library's.
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Any, Final, NamedTuple, final
 
 import numpy as np
@@ -41,11 +42,16 @@ class Ratio:
 
     def __init__(self, mixture: Mixture) -> None:
         self.mixture, self.shifts, self.span = mixture, mixture.shifts, mixture.span
+
+    @cached_property
+    def packed(self) -> Floats:
+        """Its numbers as the compiled loops take them."""
+        mixture = self.mixture
         base = min(range(len(mixture.shifts)), key=lambda j: abs(mixture.shifts[j]))
         origin = mixture.shifts[base]
         others = [(w, a) for j, (w, a) in enumerate(zip(mixture.weights, mixture.shifts, strict=True)) if j != base]
         weights = [w for w, _ in others]
-        self.packed = np.array(
+        return np.array(
             [
                 *(origin, 1.0 - math.fsum(weights)),
                 *weights,

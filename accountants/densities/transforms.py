@@ -68,6 +68,11 @@ class Transform(ABC):
         """Where the ranges of x end; what is left out is beyond them."""
         return (math.inf,)
 
+    @property
+    def plain(self) -> tuple[object, ...] | None:
+        """All that a compiled contour needs to know of it; None if only NumPy has its moment function."""
+        return None
+
     @abstractmethod
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
         """log M and its first two derivatives at a real point. Accurate, but without a bound: for making choices, never for results."""
@@ -129,6 +134,7 @@ class MixedGaussian(Transform):
         # With P = f alone, L = -log B is bounded by the weight of Q's copy at 0.
         bounded = upper.shifts == (0.0,) and lower.shifts[-1] == 0.0
         self.largest_loss = -math.log1p(-math.fsum(lower.weights[:-1])) * (1.0 + ELEMENTARY) if bounded else math.inf
+        self._improbable = improbable
         self.ceiling = upper.shifts[-1] + math.sqrt(2.0 * improbable)
         self._rough_reach = -1.0
         self._need = math.log(2e3 * count)
@@ -141,6 +147,12 @@ class MixedGaussian(Transform):
     @property
     def ends(self) -> tuple[float, ...]:
         return (self._end,)
+
+    @property
+    def plain(self) -> tuple[object, ...] | None:
+        upper, lower = self._upper.mixture, self._lower.mixture
+        halves = upper.weights, upper.shifts, lower.weights, lower.shifts
+        return (*halves, self.count, self._improbable, self.scale, self.largest_loss) if self._span > 0.0 else None
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
         self._make_rough(tilt)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import pytest
 
 from zetadp.accountants.densities import heights, loops
+from zetadp.accountants.routes.contour import engine as contours
+
+MODULES = (loops, heights, contours)
 
 needs_a_compiler = pytest.mark.skipif(
-    loops.COMPILED is None or heights.COMPILED is None, reason="no compiled loops (was there a C compiler at the installation?)"
+    any(module.COMPILED is None for module in MODULES), reason="no compiled loops (was there a C compiler at the installation?)"
 )
 
 
 @pytest.fixture(autouse=True, params=[pytest.param("compiled", marks=needs_a_compiler), "numpy"])
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "numpy":
-        for module in (loops, heights):
+        for module in MODULES:
             monkeypatch.setattr(module, "COMPILED", None)
     return request.param

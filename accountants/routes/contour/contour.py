@@ -14,7 +14,9 @@ from zetadp.accountants.dominating import pair_of, unsupported_reason
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Pair, widened
 from zetadp.accountants.profile import Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
-from zetadp.accountants.routes.contour.inversion import Contour, Direction, Saddle, chernoff, log_integral, tolerance_for
+from zetadp.accountants.routes.contour.engine import direction
+from zetadp.accountants.routes.contour.inversion import Contour, Direction, tolerance_for
+from zetadp.accountants.routes.contour.saddle import Saddle
 from zetadp.accountants.routes.rdp.rdp import leaf_steps
 from zetadp.accountants.routes.single.coupled import is_surely_zero
 from zetadp.mechanisms.base import Step
@@ -168,7 +170,7 @@ class _Side:
             return -math.inf
         try:
             tilt = self._saddle_at(epsilon).tilt
-            size, moved = chernoff(self._direction, [tilt])[0], tilt * epsilon
+            size, moved = self._direction.chernoff(tilt), tilt * epsilon
         except TransformUnavailable:
             return 0.0
         value = size - moved + 4.0 * UNIT * (abs(size) + moved)
@@ -178,7 +180,7 @@ class _Side:
         """The same for epsilon; the largest loss, or infinity, if it isn't available."""
         try:
             tilt = self._saddle_for(log_delta).tilt
-            size = chernoff(self._direction, [tilt])[0]
+            size = self._direction.chernoff(tilt)
         except TransformUnavailable:
             return self._direction.largest_loss
         return self._epsilon_from(size, tilt, log_delta)
@@ -193,7 +195,7 @@ class _Side:
             # The second bound is a few times smaller; if that can't be enough, it isn't worth the time.
             if excess * saddle.tilt > _INTEGRAL_NATS:
                 return False
-            return self._epsilon_from(log_integral(self._direction, saddle), saddle.tilt, log_delta) <= epsilon
+            return self._epsilon_from(self._direction.log_integral(saddle), saddle.tilt, log_delta) <= epsilon
         except TransformUnavailable:
             return False
 
@@ -242,7 +244,7 @@ class _Side:
         return contour, root
 
     def _laid(self, saddle: Saddle, log_delta: float) -> tuple[Contour, float]:
-        contour = self._keep(Contour(self._direction, saddle, log_delta, tolerance_for(saddle.epsilon, saddle.tilt)))
+        contour = self._keep(self._direction.contour(saddle, log_delta, tolerance_for(saddle.epsilon, saddle.tilt)))
         return contour, contour.solve(log_delta, saddle.epsilon)
 
     def _keep(self, contour: Contour) -> Contour:
@@ -268,7 +270,7 @@ class _Side:
         saddle = self._saddle_at(epsilon)
         guess = saddle.log_delta
         for _ in range(_MOST_CONTOURS):
-            contour = self._keep(Contour(self._direction, saddle, guess, tolerance_for(epsilon, saddle.tilt)))
+            contour = self._keep(self._direction.contour(saddle, guess, tolerance_for(epsilon, saddle.tilt)))
             found = contour.estimate(epsilon)[0]
             if _is_sharp(contour, epsilon) or not -math.inf < found < guess:
                 break
@@ -291,7 +293,7 @@ def _direction(pairs: list[tuple[Pair, int]], improbable: float, *, reverse: boo
             squares.append(0.5 * count * mu**2)
         else:
             transforms.append(_transform(pair, count, improbable, reverse=reverse))
-    return Direction(tuple(transforms), math.fsum(squares))
+    return direction(tuple(transforms), math.fsum(squares))
 
 
 def _transform(pair: Pair, count: int, improbable: float, *, reverse: bool) -> Transform:

@@ -7,13 +7,13 @@ With M(s) = E_P[e^{sL}] of the composed event, and any t > 0,
 computed by the trapezoid rule through the real saddle point. Aliasing is one-sided and bounded by Chernoff's inequality at another tilt
 (A), the cut-off by a bound on |M| at every greater height (D), and quadrature (Q) and rounding (R) node by node: proofs/contour.md. One
 set of values of M works for every nearby epsilon. Both directions of neighbours are used, unless one is a mirror image of the other.
+``_contour.c`` has both classes again, for machines with a compiler (``engine.py``).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import final
 
 import numpy as np
@@ -23,6 +23,7 @@ from zetadp.accountants import deadline
 from zetadp.accountants.arithmetic import UNIT
 from zetadp.accountants.densities.heights import Integrand
 from zetadp.accountants.densities.transforms import Transform, TransformUnavailable
+from zetadp.accountants.routes.contour.saddle import Saddle
 from zetadp.mechanisms.numerics.logspace import log_add
 
 Floats = NDArray[np.float64]
@@ -45,23 +46,6 @@ _CLIFF = 10.0
 _STAIRS = np.concatenate([np.linspace(0.0, 2.6, 11), np.array([3.1, 4.2])])
 _MOST_ITERATIONS = 100
 _LOWER_TILTS, _SPARE_SIZE, _MANY_HEIGHTS = (0.93, 0.85, 0.75, 0.6), 1.5, 600.0
-
-
-@final
-@dataclass(frozen=True)
-class Saddle:
-    """The real minimum of log M(s) - s epsilon - log s (s + 1): its tilt, epsilon, curvature, and approximate log delta."""
-
-    tilt: float
-    epsilon: float
-    curvature: float
-    log_moment: float
-
-    @property
-    def log_delta(self) -> float:
-        """The saddle point approximation."""
-        kernel = math.log(self.tilt) + math.log1p(self.tilt)
-        return self.log_moment - self.tilt * self.epsilon - kernel - 0.5 * math.log(2.0 * math.pi * self.curvature)
 
 
 @final
@@ -135,6 +119,18 @@ class Direction:
         # The tilt says more about epsilon at this delta than about its own: an error of the tilt only counts squared.
         epsilon = found.epsilon + (found.log_delta - log_delta) / found.tilt
         return Saddle(found.tilt, epsilon, found.curvature, found.log_moment)
+
+    def chernoff(self, tilt: float) -> float:
+        """``chernoff`` at one tilt."""
+        return chernoff(self, [tilt])[0]
+
+    def log_integral(self, saddle: Saddle) -> float:
+        """``log_integral`` of this direction."""
+        return log_integral(self, saddle)
+
+    def contour(self, saddle: Saddle, log_delta: float, tolerance: float) -> Contour:
+        """A contour through this direction's moment function."""
+        return Contour(self, saddle, log_delta, tolerance)
 
     def _searched(self, excess: Callable[[Saddle], float], size: float) -> Saddle:
         """Guarded Newton steps on log tilt: ``excess`` rises with the tilt at about the rate that the curvature gives."""
