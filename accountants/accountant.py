@@ -92,7 +92,9 @@ class Accountant(ABC):
         """The profile of leaves that ``unsupported_parts`` accepts."""
 
 
-def _split(parts: Mapping[Leaf, int]) -> tuple[dict[Leaf, int], dict[Leaf, int]]:
+def _split(parts: Mapping[Leaf, int]) -> tuple[dict[Leaf, int], Mapping[Leaf, int]]:
     """(epochs of shuffled batches, what else there is)."""
+    if all(leaf.scheme != "shuffled" for leaf in parts):
+        return {}, parts
     shuffled = {leaf: count for leaf, count in parts.items() if leaf.scheme == "shuffled"}
     return shuffled, {leaf: count for leaf, count in parts.items() if leaf not in shuffled}

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from functools import cached_property
-from typing import Annotated, Literal, Self, TypeAlias, final, get_args
+from typing import Annotated, Literal, NamedTuple, Self, TypeAlias, cast, final, get_args
 
-from pydantic import Field, PrivateAttr, Strict, model_validator
+from pydantic import Field, Strict, model_validator
 
 from zetadp.accountants.leaf import Leaf, Selection, Sizes, Truncation, by_coordinate, by_record
 from zetadp.accountants.shared_sample import combined
@@ -44,37 +44,47 @@ class Release(Value):
     mechanism: AnyAccounted
 
 
-class _Composite(Value):
-    _depth: int = PrivateAttr(default=1)
+@final
+class _Shape(NamedTuple):
+    """Levels of a tree, its ``neighbourhood``, and why it has no guarantee at all, or None."""
 
+    depth: int
+    neighbourhood: tuple[Adjacency, PrivacyUnit] | None
+    non_private_reason: str | None
+
+
+class _Composite(Value):
     @model_validator(mode="after")
     def _check_parts(self) -> Self:
-        parts = children(self._event)
-        self._depth = 1 + max(depth(part) for part in parts)
-        if self._depth > MAXIMUM_DEPTH:
-            raise InvalidParameter("event", f"nested at most {MAXIMUM_DEPTH} deep", f"{self._depth} levels")
-        common = [neighbourhood(part) for part in parts]
-        named = [pair for pair in common if pair is not None]
-        for pair in named[1:]:
-            for what, first, second in zip(("adjacency", "unit"), named[0], pair, strict=True):
-                if first != second:
-                    raise IncompatibleEvent(what, str(first), str(second))
+        _ = self._shape
         return self
+
+    @cached_property
+    def _shape(self) -> _Shape:
+        """Of what was made once and never changes: checked as soon as it is made, and looked up later."""
+        deepest, named, reason = 1, None, None
+        for part in children(self._event):
+            deepest = max(deepest, depth(part))
+            found, reason = neighbourhood(part), reason or non_private_reason(part)
+            if named is None:
+                named = found
+            elif found is not None and found != named:
+                first, second, what = (named[0], found[0], "adjacency") if found[0] != named[0] else (named[1], found[1], "unit")
+                raise IncompatibleEvent(what, str(first), str(second))
+        if deepest >= MAXIMUM_DEPTH:
+            raise InvalidParameter("event", f"nested at most {MAXIMUM_DEPTH} deep", f"{deepest + 1} levels")
+        if isinstance(self, Grouped) and named is not None:
+            named = named[0], self.unit
+        return _Shape(deepest + 1, named, reason)
 
     @property
     def _event(self) -> Event:
-        assert isinstance(self, Sampled | Grouped | Repeated | RepeatedAndSelected | Composed)  # all of its subclasses
-        return self
+        return cast("Event", self)  # all of its subclasses are
 
     @cached_property
     def released(self) -> Mapping[Leaf, int]:
         """``releases`` of this event; cached, since an event never changes."""
         return _counted(self._event)
-
-    @cached_property
-    def non_private_reason(self) -> str | None:
-        """``non_private_reason`` of this event; also cached."""
-        return next((reason for part in children(self._event) if (reason := non_private_reason(part)) is not None), None)
 
     @cached_property
     def flat(self) -> Mapping[Leaf, int]:
@@ -244,7 +254,7 @@ for _model in (*get_args(Sampled), Grouped, Repeated, RepeatedAndSelected, Compo
 
 def depth(event: Event) -> int:
     """Levels of the tree; a release has 1."""
-    return event._depth if isinstance(event, _Composite) else 1  # pyright: ignore[reportPrivateUsage]
+    return event._shape.depth if isinstance(event, _Composite) else 1  # pyright: ignore[reportPrivateUsage]
 
 
 def children(event: Event) -> tuple[Event, ...]:
@@ -262,15 +272,14 @@ def neighbourhood(event: Event) -> tuple[Adjacency, PrivacyUnit] | None:
     """Adjacency and unit of the whole event (parts always agree); None if only ``non_private`` parts exist."""
     if isinstance(event, Release):
         return event.mechanism.neighbours
-    inner = next((pair for part in children(event) if (pair := neighbourhood(part)) is not None), None)
-    return (inner[0], event.unit) if isinstance(event, Grouped) and inner is not None else inner
+    return None if isinstance(event, NonPrivate) else event._shape.neighbourhood  # pyright: ignore[reportPrivateUsage]
 
 
 def non_private_reason(event: Event) -> str | None:
     """Why the event has no guarantee at all, or None."""
     if isinstance(event, NonPrivate):
         return event.reason
-    return event.non_private_reason if isinstance(event, _Composite) else None
+    return event._shape.non_private_reason if isinstance(event, _Composite) else None  # pyright: ignore[reportPrivateUsage]
 
 
 def leaves(event: Event) -> Mapping[Leaf, int]:
@@ -310,6 +319,11 @@ def _walk(event: Event, group: int, count: int) -> Iterator[tuple[Leaf, int]]:
     match event:
         case Release():
             yield from by_record(Leaf(1.0, event.mechanism, group=group), count)
+        case Repeated():
+            yield from _walk(event.event, group, count * event.count)
+        case Composed():
+            for part in event.events:
+                yield from _walk(part, group, count)
         case PoissonSampled(probability=1.0) | RandomlyAllocated(steps=1) | Shuffled(steps=1):
             yield from _walk(event.event, group, count)
         case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated() | Shuffled():
@@ -318,15 +332,10 @@ def _walk(event: Event, group: int, count: int) -> Iterator[tuple[Leaf, int]]:
             if group * event.size > LARGEST_GROUP:
                 raise InvalidParameter("event", f"groups of at most {LARGEST_GROUP} units in total", group * event.size)
             yield from _walk(event.event, group * event.size, count)
-        case Repeated():
-            yield from _walk(event.event, group, count * event.count)
         case RepeatedAndSelected():
             # A group's guarantee for the best of K runs follows from its guarantee for one run.
             if base := tuple(by_coordinate(_counted(event.event, group), LARGEST_COUNT).items()):
                 yield Leaf(1.0, Selection(event.runs, base)), count
-        case Composed():
-            for part in event.events:
-                yield from _walk(part, group, count)
         case NonPrivate():
             return
 
@@ -347,7 +356,8 @@ def _sampled(event: Sampled, group: int) -> Leaf:
                 part = only
             case _:
                 break
-    mechanism, releases = combined(event.kind, _of_sample(event.kind, part, 1))
+    one = (part.mechanism, 1) if isinstance(part, Release) else None
+    mechanism, releases = one or combined(event.kind, _of_sample(event.kind, part, 1))
     if in_steps:
         if isinstance(mechanism, LocalRelease):
             return Leaf(1.0, mechanism, group=group)  # made once for each record, in whatever step

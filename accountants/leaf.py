@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar, Literal, NamedTuple, final
 
 from zetadp.mechanisms import AnyAccounted
@@ -56,6 +56,18 @@ class Leaf:
     steps: int = 1
     sizes: Sizes | None = None
     releases: int = 1
+    _hash: int = field(default=0, init=False, repr=False, compare=False)
+
+    def __hash__(self) -> int:
+        """Computed once: every route looks its pair up, and a mechanism's own hash takes longer than the look."""
+        if not self._hash:
+            parts = self.probability, self.mechanism, self.scheme, self.group, self.truncation, self.steps, self.sizes, self.releases
+            object.__setattr__(self, "_hash", hash(parts) or 1)
+        return self._hash
+
+    def __reduce__(self) -> tuple[type[Leaf], tuple[object, ...]]:
+        """Without the hash: another process has its own."""
+        return Leaf, tuple(getattr(self, one.name) for one in fields(self) if one.init)
 
     @property
     def is_whole(self) -> bool:
@@ -63,8 +75,10 @@ class Leaf:
         return self.scheme == "poisson" and self.probability == 1.0
 
 
-def unshuffled(parts: Mapping[Leaf, int]) -> dict[Leaf, int]:
+def unshuffled(parts: Mapping[Leaf, int]) -> Mapping[Leaf, int]:
     """The leaves with one whole release in the place of every epoch of shuffled batches, which it dominates (proofs/shuffled.md, 1)."""
+    if all(leaf.scheme != "shuffled" for leaf in parts):
+        return parts
     found: dict[Leaf, int] = {}
     for leaf, count in parts.items():
         whole = replace(leaf, probability=1.0, scheme="poisson", steps=1) if leaf.scheme == "shuffled" else leaf

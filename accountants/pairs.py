@@ -123,6 +123,8 @@ def stretched(pair: Pair, error: float) -> Pair:
     factor = 1.0 + error
 
     def moved(mixture: Mixture) -> Mixture:
+        if mixture.shifts == (0.0,):
+            return mixture
         return Mixture(mixture.weights, tuple(shift * factor for shift in mixture.shifts))
 
     shown = min(pair.shown * factor, 1.0) if pair.shown < 1.0 else 1.0

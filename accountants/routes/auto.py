@@ -59,6 +59,8 @@ class RoutedProfile(PrivacyProfile):
 
     def delta(self, epsilon: float) -> DeltaBound:
         answers = self._answers(lambda profile: profile.delta(epsilon), _is_narrow_delta)
+        if len(answers) == 1:
+            return answers[0]
         best = min(answers, key=lambda bound: bound.log_upper)
         lower = max(b.log_lower for b in answers)
         return DeltaBound(log_lower=lower if lower <= best.log_upper else best.log_lower, log_upper=best.log_upper, route=best.route)
@@ -71,6 +73,8 @@ class RoutedProfile(PrivacyProfile):
 
     def _epsilon(self, ask: Callable[[PrivacyProfile], Bound]) -> Bound:
         answers = self._answers(ask, _is_narrow)
+        if len(answers) == 1:
+            return answers[0]
         best = min(answers, key=lambda bound: bound.upper)
         lower = max(b.lower for b in answers)
         # Where moments say more than pairs, a lower end for the pairs says nothing.
@@ -165,6 +169,8 @@ class AutoAccountant(Accountant):
 
     _closed = GdpAccountant()
     _others: tuple[Accountant, ...] = (SingleAccountant(), ContourAccountant(), LatticeAccountant(), FftAccountant(), RdpAccountant())
+    _of_one = (*_others[:3], _others[4])
+    _of_several = _others[1:]
 
     def unsupported_parts(self, parts: Mapping[Leaf, int]) -> str | None:
         reason = None
@@ -182,5 +188,5 @@ class AutoAccountant(Accountant):
         if self._closed.unsupported_parts(parts) is None:
             return self._closed.of_parts(parts)
         # One release has a closed form. If rounding limits it, a grid has the same rounding after a thousand times the work.
-        is_single = SingleAccountant().unsupported_parts(parts) is None
-        return RoutedProfile(parts, tuple(one for one in self._others if not (is_single and isinstance(one, FftAccountant))))
+        is_single = self._others[0].unsupported_parts(parts) is None
+        return RoutedProfile(parts, self._of_one if is_single else self._of_several)

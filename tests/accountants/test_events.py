@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 from fractions import Fraction
 
 import pytest
@@ -166,3 +167,11 @@ def test_asking_for_the_leaves_changes_nothing_that_is_seen():
     assert asked == fresh
     assert hash(asked) == hash(fresh)
     assert asked.model_dump_json() == fresh.model_dump_json()
+
+
+def test_a_leaf_leaves_its_hash_behind_where_another_process_has_other_hashes():
+    leaf = next(iter(leaves(training(0.1, 1.0, 5))))
+    sent = pickle.loads(pickle.dumps(leaf))
+    assert leaf._hash == hash(leaf) != sent._hash == 0
+    assert sent == leaf
+    assert hash(sent) == hash(leaf)
