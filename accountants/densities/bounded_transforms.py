@@ -75,7 +75,8 @@ class WholeResponse(ClosedForm):
             raise TransformUnavailable(f"its losses reach {largest:.3g}: expected at most {LARGEST_SHIFT:g}")
         super().__init__(largest, count)
 
-    def log_decay(self, tilt: float, heights: Floats) -> Floats:
+    def log_decay(self, tilt: float, heights: Floats, shifts: int = 2) -> Floats:
+        del shifts  # a closed form
         return np.full(heights.shape, float(self.log_moment_upper(np.array([tilt]))[0]))  # |M(t + iu)| <= M(t) (D1)
 
     def _closed(self, s: Complexes) -> Complexes:
@@ -95,7 +96,8 @@ class WholeResponse(ClosedForm):
 class WholeRange(ClosedForm):
     r"""M(s) = sinh((s + 1/2) e) / ((2s + 1) sinh(e / 2)): decays like 1 / u."""
 
-    def log_decay(self, tilt: float, heights: Floats) -> Floats:
+    def log_decay(self, tilt: float, heights: Floats, shifts: int = 2) -> Floats:
+        del shifts  # a closed form
         # |sinh(x + iy)| <= cosh x, which falls behind |2s + 1| (D1).
         e, line = self._e, np.hypot(2.0 * tilt + 1.0, 2.0 * heights)
         far = tilt * e + math.log1p(math.exp(-(2.0 * tilt + 1.0) * e)) - math.log(-math.expm1(-e)) - np.log(line)

@@ -65,8 +65,8 @@ class Either(Transform):
     def decay_rate(self, tilt: float) -> float:
         return self._often.decay_rate(tilt)
 
-    def log_decay(self, tilt: float, heights: Floats) -> Floats:
-        return self._mixed(self._often.log_decay(tilt, heights), self._rarely.log_decay(tilt, heights))
+    def log_decay(self, tilt: float, heights: Floats, shifts: int = 2) -> Floats:
+        return self._mixed(self._often.log_decay(tilt, heights, shifts), self._rarely.log_decay(tilt, heights, shifts))
 
     def line(self, tilt: float, step: float, number: int, tolerance: float) -> LineValues:
         often, rarely = self._often.line(tilt, step, number, tolerance), self._rarely.line(tilt, step, number, tolerance)

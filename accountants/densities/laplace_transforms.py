@@ -34,7 +34,8 @@ class WholeLaplace(ClosedForm):
     def plain(self) -> tuple[object, ...] | None:
         return self._e, self.count
 
-    def log_decay(self, tilt: float, heights: Floats) -> Floats:
+    def log_decay(self, tilt: float, heights: Floats, shifts: int = 2) -> Floats:
+        del shifts  # a closed form
         # |s + 1| / |2s + 1| falls and |s| / |2s + 1| rises in u, to 1/2 (D1).
         near = np.hypot(tilt + 1.0, heights) / np.hypot(2.0 * tilt + 1.0, 2.0 * heights)
         value = np.logaddexp(np.log(near) + tilt * self._e, math.log(0.5) - (tilt + 1.0) * self._e)
@@ -83,7 +84,8 @@ class MixedLaplace(Transform):
         values = [sum_on_line(nodes, float(tilt), 1.0, 1) for tilt in tilts]
         return np.array([math.log1p(float(value.minus_one[0].real + value.error[0])) for value in values]) + ELEMENTARY
 
-    def log_decay(self, tilt: float, heights: Floats) -> Floats:
+    def log_decay(self, tilt: float, heights: Floats, shifts: int = 2) -> Floats:
+        del shifts  # atoms: there is no better path
         return np.full(heights.shape, float(self.log_moment_upper(np.array([tilt]))[0]))
 
     def line(self, tilt: float, step: float, number: int, tolerance: float) -> LineValues:

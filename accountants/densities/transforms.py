@@ -93,8 +93,12 @@ class Transform(ABC):
         return 0.0
 
     @abstractmethod
-    def log_decay(self, tilt: float, heights: Floats) -> Floats:
-        """Upper bounds on log |M(tilt + iu)| that hold for all u >= each height."""
+    def log_decay(self, tilt: float, heights: Floats, shifts: int = 2) -> Floats:
+        """Upper bounds on log |M(tilt + iu)| that hold for all u >= each height.
+
+        Args:
+          shifts: paths tried for each height, where there are several: 1 is enough near the real axis, where all bounds are close.
+        """
 
     @abstractmethod
     def line(self, tilt: float, step: float, number: int, tolerance: float) -> LineValues:
@@ -290,7 +294,7 @@ class MixedGaussian(Transform):
             self._slope_means[tilt] = *loops.slopes(self._rough, tilt), float(loss[middle + 1] - loss[middle]) / step
         return self._slope_means[tilt]
 
-    def log_decay(self, tilt: float, heights: Floats) -> Floats:
+    def log_decay(self, tilt: float, heights: Floats, shifts: int = 2) -> Floats:
         # Any shift gives a bound (D2). These two are nearly optimal: one where the bulk of the tilted distribution matters, the other
         # where the untilted bulk near L = 0 does.
         mean, square, centre = self._slopes(tilt)
@@ -298,8 +302,8 @@ class MixedGaussian(Transform):
         quarter = min(0.5 * math.pi / self._span, _narrow(160.0, tilt, self._lower.span))
         highest = min(0.5 * quarter, 2.0)
         us: list[float] = heights.tolist()
-        shifts = [*(u * mean / (1.0 + u * u * square) for u in us), *(u * centre for u in us)]
-        y = [min(max(shift, 0.0), highest) for shift in shifts]
+        wanted = [*(u * mean / (1.0 + u * u * square) for u in us), *(u * centre for u in us if shifts > 1)]
+        y = [min(max(shift, 0.0), highest) for shift in wanted]
         widest = max(y)
         width = min(quarter - widest, 3.0)
         growth = 0.5 * (width**2 + widest**2) - tilt * math.log(math.cos(0.5 * self._lower.span * (width + widest)))

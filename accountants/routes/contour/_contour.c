@@ -49,7 +49,7 @@ static int shortest(Direction *of, Point *saddle, const double *tilts, const dou
 static int cut_off(Direction *of, const Contour *contour, Point saddle, double wanted, double *height, double *decay) {
     if (decay_height(of, saddle, log(8.0 / contour->tolerance), height) < 0) return -1;
     while (*height * contour->period < 8.0 * MOST_HEIGHTS) {
-        if (all_decays(of, saddle.tilt, height, 1, decay) < 0) return -1;
+        if (all_decays(of, saddle.tilt, height, 1, 2, decay) < 0) return -1;
         const double missing = *decay - saddle.tilt * saddle.epsilon - log(PI * *height) - wanted;
         if (missing <= 0.0) return 0;
         /* As if log |M| fell with the square of the height. */

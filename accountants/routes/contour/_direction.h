@@ -151,12 +151,12 @@ static int all_moments(Direction *of, const double *tilt, int number, double *ou
     return isfinite(whole) ? 0 : outside_floats();
 }
 
-static int all_decays(Direction *of, double tilt, const double *height, int number, double *out) {
+static int all_decays(Direction *of, double tilt, const double *height, int number, int shifts, double *out) {
     double one[STAIRS], room[3 * STAIRS], whole = 0.0;
     for (int k = 0; k < number; k++)
         out[k] = (tilt * (tilt + 1.0) * (1.0 + 8.0 * UNIT) - height[k] * height[k] * (1.0 - 8.0 * UNIT)) * of->gaussian;
     for (Py_ssize_t i = 0; i < of->number; i++) {
-        if (log_decay(of->transform + i, tilt, height, number, one, room) < 0) return -1;
+        if (log_decay(of->transform + i, tilt, height, number, shifts, one, room) < 0) return -1;
         for (int k = 0; k < number; k++) out[k] += of->transform[i].count * one[k];
     }
     for (int k = 0; k < number; k++) whole += out[k];
@@ -305,7 +305,7 @@ static PyObject *log_integral(Direction *of, PyObject *args) {
         height[k] = STAIR[k] / sqrt(at.curvature);
         kernel[k] = hypot(at.tilt, height[k]) * hypot(at.tilt + 1.0, height[k]);
     }
-    if (all_moments(of, &at.tilt, 1, decay) < 0 || all_decays(of, at.tilt, height + 1, STAIRS - 1, decay + 1) < 0) return NULL;
+    if (all_moments(of, &at.tilt, 1, decay) < 0 || all_decays(of, at.tilt, height + 1, STAIRS - 1, 1, decay + 1) < 0) return NULL;
     const double top = decay[0];
     for (int k = 0; k < STAIRS; k++) decay[k] = MIN(decay[k], top); /* |M(t + iu)| <= M(t) */
     for (int k = 0; k + 1 < STAIRS; k++) total += exp(decay[k] - top) * (height[k + 1] - height[k]) / kernel[k];

@@ -275,7 +275,7 @@ static Range range_at(const Transform *of, double tilt) {
 }
 
 /* Upper bounds on log |M(tilt + iu)| that hold for all u >= each height. (D1), (D2) ``room``: three numbers for each height. */
-static int log_decay(Transform *of, double tilt, const double *height, int number, double *out, double *room) {
+static int log_decay(Transform *of, double tilt, const double *height, int number, int shifts, double *out, double *room) {
     if (of->is_laplace) {
         const double e = of->largest_loss, still = log(0.5) - (tilt + 1.0) * e;
         double whole = 0.0;
@@ -293,7 +293,7 @@ static int log_decay(Transform *of, double tilt, const double *height, int numbe
     for (int k = 0; k < number; k++) {
         const double u = height[k];
         shift[k] = MIN(MAX(u * mean / (1.0 + u * u * square), 0.0), highest);
-        shift[number + k] = MIN(MAX(u * centre, 0.0), highest);
+        shift[number + k] = shifts > 1 ? MIN(MAX(u * centre, 0.0), highest) : 0.0;
         widest = MAX(widest, MAX(shift[k], shift[number + k]));
     }
     const double width = MIN(quarter - widest, 3.0);
@@ -308,7 +308,7 @@ static int log_decay(Transform *of, double tilt, const double *height, int numbe
     double *nodes = malloc((size_t)room_for_nodes(&of->upper, &of->lower, at.number) * sizeof(double));
     if (!nodes) return no_room();
     const double whole = decay_bounds(&of->upper, &of->lower, at.low, at.step, at.number, tilt, log(at.step / sqrt(2.0 * PI)), height,
-                                      number, shift, 2, moment + log(strip), out, nodes);
+                                      number, shift, shifts, moment + log(strip), out, nodes);
     free(nodes);
     return isfinite(whole) ? 0 : outside_floats();
 }

@@ -35,7 +35,7 @@ _SHARPNESS = 5e-7
 """A bracket narrower than this share of epsilon is good enough; otherwise a second contour goes through the better epsilon."""
 
 _SPARE_NATS = 22.0
-_INTEGRAL_NATS = 1.15
+_INTEGRAL_NATS = 0.1
 _MOST_CONTOURS = 3
 _KEPT_CONTOURS = 8
 
@@ -192,8 +192,8 @@ class _Side:
             return True
         try:
             saddle = self._saddle_for(log_delta)
-            # The second bound is a few times smaller; if that can't be enough, it isn't worth the time.
-            if excess * saddle.tilt > _INTEGRAL_NATS:
+            # The second bound is a tenth of a nat or more above delta; if that can't be enough, it isn't worth the time.
+            if (epsilon - saddle.epsilon) * saddle.tilt < _INTEGRAL_NATS:
                 return False
             return self._epsilon_from(self._direction.log_integral(saddle), saddle.tilt, log_delta) <= epsilon
         except TransformUnavailable:

@@ -97,11 +97,11 @@ class Direction:
             total = total + transform.count * transform.log_moment_upper(tilts)
         return total
 
-    def log_decay(self, tilt: float, heights: Floats) -> Floats:
-        """Upper bounds on log |M(tilt + iu)| for all u >= each height."""
+    def log_decay(self, tilt: float, heights: Floats, shifts: int = 2) -> Floats:
+        """Upper bounds on log |M(tilt + iu)| for all u >= each height. ``shifts``: as for ``Transform.log_decay``."""
         total = (tilt * (tilt + 1.0) * (1.0 + 8.0 * UNIT) - heights**2 * (1.0 - 8.0 * UNIT)) * self.gaussian
         for transform in self.transforms:
-            total = total + transform.count * transform.log_decay(tilt, heights)
+            total = total + transform.count * transform.log_decay(tilt, heights, shifts)
         return total
 
     def decay_height(self, saddle: Saddle, need: float) -> float:
@@ -337,7 +337,7 @@ def log_integral(direction: Direction, saddle: Saddle) -> float:
     kernel by its value there. It is a few tenths above delta where Chernoff's bound is a factor of ten above it.
     """
     heights = _STAIRS / math.sqrt(saddle.curvature)
-    decay = np.concatenate([direction.log_moment_upper(np.array([saddle.tilt])), direction.log_decay(saddle.tilt, heights[1:])])
+    decay = np.concatenate([direction.log_moment_upper(np.array([saddle.tilt])), direction.log_decay(saddle.tilt, heights[1:], 1)])
     decay = np.minimum(decay, decay[0])  # |M(t + iu)| <= M(t)
     kernel = np.hypot(saddle.tilt, heights) * np.hypot(saddle.tilt + 1.0, heights)
     top = float(decay[0])
