@@ -20,7 +20,14 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from zetadp.mechanisms.errors import InvalidParameter
-from zetadp.mechanisms.numerics.mills import CANCELS_BELOW, SQRT_HALF, log_cancelled_differences, log_difference, log_differences
+from zetadp.mechanisms.numerics.mills import (
+    CANCELS_BELOW,
+    SQRT_HALF,
+    Real,
+    log_cancelled_differences,
+    log_difference,
+    log_differences,
+)
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -33,6 +40,8 @@ _CERTAIN = -40.0
 _BEYOND_ALL_FLOATS = 1e150
 _CHUNK = 4096
 _SPLIT = 134217729.0
+_SPLITS = 1e100
+"""Beyond it the split could overflow; ``LOG_DELTA_ERROR`` claims nothing there."""
 _SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
 
 
@@ -63,7 +72,7 @@ def gdp_log_delta(mu: float, epsilon: float) -> float:
         return -math.inf
     quotient = epsilon / mu
     x = quotient - 0.5 * mu
-    if mu > _ROUNDED_QUOTIENT_MATTERS and _CERTAIN < x < 0.5 * quotient:
+    if _ROUNDED_QUOTIENT_MATTERS < mu <= _SPLITS and _CERTAIN < x < 0.5 * quotient:
         x += _quotient_error(mu, epsilon, quotient)
     if x > _BEYOND_ALL_FLOATS:
         # An upper bound (the other factor is below 1), and finite: such a delta is small beyond all floats but isn't 0.
@@ -77,10 +86,8 @@ def gdp_log_delta(mu: float, epsilon: float) -> float:
     return log_difference(x, mu) - 0.5 * x * x
 
 
-def _quotient_error(mu: float, epsilon: float, quotient: float) -> float:
-    """The error of fl(eps / mu), eps/mu - quotient: the product quotient * mu is split exactly. Dekker 1971."""
-    if mu > 1e100:
-        return 0.0  # The split could overflow; ``LOG_DELTA_ERROR`` claims nothing there.
+def _quotient_error(mu: Real, epsilon: Real, quotient: Real) -> Real:
+    """The error of fl(eps / mu), eps/mu - quotient: the product quotient * mu is split exactly, for mu <= 1e100. Dekker 1971."""
     carry_q, carry_m = _SPLIT * quotient, _SPLIT * mu
     high_q, high_m = carry_q - (carry_q - quotient), carry_m - (carry_m - mu)
     low_q, low_m = quotient - high_q, mu - high_m
@@ -113,30 +120,40 @@ def gdp_log_deltas(mu: ArrayLike, epsilon: ArrayLike) -> Floats:
 def _log_deltas(mu: Floats, epsilon: Floats) -> Floats:
     quotient = epsilon / mu
     x = quotient - 0.5 * mu
-    rounded = (mu > _ROUNDED_QUOTIENT_MATTERS) & (x > _CERTAIN) & (x < 0.5 * quotient)
-    for i in np.flatnonzero(rounded):
-        x[i] += _quotient_error(float(mu[i]), float(epsilon[i]), float(quotient[i]))
+    rounded = np.flatnonzero((mu > _ROUNDED_QUOTIENT_MATTERS) & (mu <= _SPLITS) & (x > _CERTAIN) & (x < 0.5 * quotient))
+    if rounded.size:
+        x[rounded] += _quotient_error(mu[rounded], epsilon[rounded], quotient[rounded])
     square = 0.5 * x * x
-    near, far = scipy.special.erfcx(np.abs(x) * SQRT_HALF), scipy.special.erfcx((x + mu) * SQRT_HALF)
-    result = np.log(0.5 * (near - far)) - square
-    cancelled = mu < CANCELS_BELOW * (x + 1.5)
-    negative = np.flatnonzero(x < 0.0)
-    if negative.size:
-        # ``near`` holds r(-x) there; if delta is the smaller one, that is used.
-        complement = 0.5 * np.exp(-square[negative]) * (near[negative] + far[negative])
-        result[negative] = np.log1p(-complement)
-        cancelled[negative] = False
-        small = negative[complement >= 0.5]
-        result[small] = log_differences(x[small], mu[small]) - square[small]
-    cancelling = np.flatnonzero(cancelled)
-    if cancelling.size:
-        result[cancelling] = log_cancelled_differences(x[cancelling], mu[cancelling]) - square[cancelling]
+    is_cancelled = (mu < CANCELS_BELOW * (x + 1.5)) & (x >= 0.0)
+    cancelled = np.flatnonzero(is_cancelled)
+    if not cancelled.size:
+        result = _log_as_written(x, mu, square)
+    else:
+        result = np.empty(x.shape)
+        result[cancelled] = log_cancelled_differences(x[cancelled], mu[cancelled]) - square[cancelled]
+        if cancelled.size < x.size:
+            others = np.flatnonzero(~is_cancelled)
+            result[others] = _log_as_written(x[others], mu[others], square[others])
     beyond = x > _BEYOND_ALL_FLOATS
     if beyond.any():
         result[beyond] = np.maximum(-square[beyond], -sys.float_info.max)
     trivial = (mu == 0.0) | (epsilon == math.inf)
     if trivial.any():
         result[trivial] = -math.inf
+    return result
+
+
+def _log_as_written(x: Floats, mu: Floats, square: Floats) -> Floats:
+    """log delta where r(x) and r(y) hardly cancel, or where x < 0."""
+    near, far = scipy.special.erfcx(np.abs(x) * SQRT_HALF), scipy.special.erfcx((x + mu) * SQRT_HALF)
+    result = np.log(0.5 * (near - far)) - square
+    negative = np.flatnonzero(x < 0.0)
+    if negative.size:
+        # ``near`` holds r(-x) there; if delta is the smaller one, that is used.
+        complement = 0.5 * np.exp(-square[negative]) * (near[negative] + far[negative])
+        result[negative] = np.log1p(-complement)
+        small = negative[complement >= 0.5]
+        result[small] = log_differences(x[small], mu[small]) - square[small]
     return result
 
 
