@@ -34,9 +34,9 @@ class ClosedForm(Transform):
 
     @final
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        if tilt * self._e > LARGEST_EXPONENT:
-            return math.inf, math.inf, math.inf
         h = 1e-3 * tilt
+        if (tilt + h) * self._e > LARGEST_EXPONENT:
+            return math.inf, math.inf, math.inf
         points = np.array([tilt - h, tilt, tilt + h], dtype=np.complex128)
         low, middle, high = (math.log1p(value) for value in self._minus_one(points).real.tolist())
         return middle, (high - low) / (2.0 * h), max((high - 2.0 * middle + low) / h**2, 0.0)

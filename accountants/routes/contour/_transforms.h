@@ -163,8 +163,9 @@ static int settle(Transform *of, double tilt, double reach) {
 static int cumulants(Transform *of, double tilt, double *found) {
     if (of->is_laplace) {
         found[0] = found[1] = found[2] = INFINITY;
-        if (tilt * of->largest_loss > LARGEST_EXPONENT) return 0;
-        const double h = 1e-3 * tilt, low = log1p(laplace_minus_one(of->largest_loss, tilt - h, 0.0).re);
+        const double h = 1e-3 * tilt;
+        if ((tilt + h) * of->largest_loss > LARGEST_EXPONENT) return 0;
+        const double low = log1p(laplace_minus_one(of->largest_loss, tilt - h, 0.0).re);
         const double middle = log1p(laplace_minus_one(of->largest_loss, tilt, 0.0).re);
         const double high = log1p(laplace_minus_one(of->largest_loss, tilt + h, 0.0).re);
         found[0] = middle;
