@@ -80,7 +80,9 @@ class Accountant(ABC):
             if _split(unfolded(parts))[0]:
                 return "the best of several runs of shuffled batches isn't proved here"
             return self.unsupported_selection(parts, chosen)
-        reasons = (unsupported_reason(leaf) for leaf in _split(parts)[0])
+        if not (shuffled := _split(parts)[0]):
+            return self.unsupported_parts(parts)
+        reasons = (unsupported_reason(leaf) for leaf in shuffled)
         return next((reason for reason in reasons if reason is not None), None) or self.unsupported_parts(unshuffled(parts))
 
     @abstractmethod

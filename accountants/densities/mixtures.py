@@ -34,7 +34,7 @@ class Mixture:
     @property
     def mirrored(self) -> Mixture:
         """The distribution of -x, where x has this mixture as its distribution."""
-        return _mirrored(self)
+        return self if self.shifts == (0.0,) else _mirrored(self)
 
 
 @lru_cache(maxsize=4096)

@@ -184,8 +184,13 @@ class MixedGaussian(Transform):
         self._make_rough(tilt)
 
     def settle(self, tilt: float, reach: float) -> None:
-        if reach > self._rough_reach or self._is_cut_shallow(tilt):
+        # A search looks so far ahead that its range may be cut where tilts up to this one have no need of a cut, nor of so long a range.
+        if reach > self._rough_reach or self._is_cut_shallow(tilt) or (self._cut and self._enough_for(reach) < self._high):
             self._make_rough_for(tilt, reach)
+
+    def _enough_for(self, reach: float) -> float:
+        """The range may end here for tilts up to ``reach``. (Q3)"""
+        return (reach + 1.0) * self._upper.shifts[-1] - reach * self._lower.shifts[0] + _REACH
 
     def _is_cut_shallow(self, tilt: float) -> bool:
         """Whether the integrand isn't small where the range was cut."""
@@ -220,7 +225,7 @@ class MixedGaussian(Transform):
         it. If that is far above the ceiling, the range of integration itself ends, and so does P. (T1)
         """
         self._low = min((reach + 1.0) * self._upper.shifts[0] - reach * self._lower.shifts[-1], 0.0) - _REACH
-        self._high = (reach + 1.0) * self._upper.shifts[-1] - reach * self._lower.shifts[0] + _REACH
+        self._high = self._enough_for(reach)
         self._cut, self._log_left_out, self._end = False, -math.inf, math.inf
         if self._high > self.ceiling + _VALLEY:
             place, height = loops.valley(self._upper, self._lower, Spaced(self.ceiling, _VALLEY / 24.0, 25), tilt)
@@ -241,7 +246,7 @@ class MixedGaussian(Transform):
     def _range_at(self, tilt: float) -> _Range:
         """The part of the range that this tilt alone needs: it may end at the first rough node ``_REACH`` beyond the last peak. (Q3)"""
         whole = self._range
-        enough = (tilt + 1.0) * self._upper.shifts[-1] - tilt * self._lower.shifts[0] + _REACH
+        enough = self._enough_for(tilt)
         x, loss, log_mass = self._rough.x, self._rough.loss, self._rough.log_mass
         if self._cut or enough >= x[-1]:
             return whole

@@ -226,6 +226,15 @@ def test_a_cut_where_the_integrand_is_largest_is_bounded_as_well(monkeypatch):
         assert float(mpmath.log(abs(1 + moment.minus_one(1.1 * height)))) <= bound
 
 
+def test_a_range_that_a_search_had_to_cut_is_whole_where_a_contour_needs_less():
+    transform = gaussian(poisson(3e-5, 1.0), count=10**6)
+    transform.look_ahead(30.0)
+    assert transform.ends[0] < math.inf
+    transform.settle(5.0, 10.0)
+    assert transform.ends == (math.inf,)
+    assert transform.log_left_out == -math.inf
+
+
 def test_without_the_cut_impossible_outcomes_rule():
     """At tilt 6000 outcomes of probability e^-40000 outweigh all others."""
     whole = gaussian(SPARSE_AND_LARGE, improbable=1e6)

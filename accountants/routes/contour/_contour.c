@@ -5,6 +5,7 @@
 
 #define MOST_HEIGHTS 524288.0
 #define SMALLEST_SHARE 1e-20
+#define LEAST_RISE 1.1
 
 static const double ALIAS_TILTS[TILTS] = {0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0};
 
@@ -48,12 +49,13 @@ static int shortest(Direction *of, Point *saddle, const double *tilts, const dou
 /* (D): a height above which less than e^wanted is left, and the log of a bound on |M| from there on. */
 static int cut_off(Direction *of, const Contour *contour, Point saddle, double wanted, double *height, double *decay) {
     if (decay_height(of, saddle, log(8.0 / contour->tolerance), height) < 0) return -1;
+    *height *= LEAST_RISE;
     while (*height * contour->period < 8.0 * MOST_HEIGHTS) {
         if (all_decays(of, saddle.tilt, height, 1, 2, decay) < 0) return -1;
         const double missing = *decay - saddle.tilt * saddle.epsilon - log(PI * *height) - wanted;
         if (missing <= 0.0) return 0;
         /* As if log |M| fell with the square of the height. */
-        const double fallen = MAX(saddle.log_moment - *decay, 1e-300), factor = MAX(1.02 * sqrt(1.0 + missing / fallen), 1.1);
+        const double fallen = MAX(saddle.log_moment - *decay, 1e-300), factor = MAX(1.02 * sqrt(1.0 + missing / fallen), LEAST_RISE);
         *height *= MIN(factor, 3.0);
     }
     return unavailable("the moment function doesn't decay provably: too few releases, or too sparse, or with atoms");

@@ -89,9 +89,12 @@ static void density_and_loss(const Transform *of, double x, double *density, dou
     *loss = upper - log_real(&of->lower, x, of->spare);
 }
 
+/* The range may end here for tilts up to ``reach``. (Q3) */
+static double enough_for(const Transform *of, double reach) { return (reach + 1.0) * of->last[0] - reach * of->first[1] + REACH; }
+
 /* (Q3), (T1) */
 static void set_range(Transform *of, double reach, double tilt) {
-    double high = (reach + 1.0) * of->last[0] - reach * of->first[1] + REACH;
+    double high = enough_for(of, reach);
     of->range.low = MIN((reach + 1.0) * of->first[0] - reach * of->last[1], 0.0) - REACH;
     of->is_cut = 0;
     of->log_left_out = -INFINITY;
@@ -155,9 +158,10 @@ static int is_cut_shallow(const Transform *of, double tilt) {
     return of->is_cut && of->range.density[1] + tilt * of->range.loss[1] > -of->need - DEEP;
 }
 
+/* A search looks so far ahead that its range may be cut where tilts up to ``reach`` have no need of a cut, nor of so long a range. */
 static int settle(Transform *of, double tilt, double reach) {
-    if (of->is_laplace || !(reach > of->rough_reach || is_cut_shallow(of, tilt))) return 0;
-    return make_rough_for(of, tilt, reach);
+    const int is_too_long = of->is_cut && enough_for(of, reach) < of->range.high;
+    return !of->is_laplace && (reach > of->rough_reach || is_cut_shallow(of, tilt) || is_too_long) ? make_rough_for(of, tilt, reach) : 0;
 }
 
 /* log M and its first two derivatives: for choices, without a bound. */
@@ -261,7 +265,7 @@ static int decay_rate(Transform *of, double tilt, double *rate) {
 
 /* The part of the range that this tilt alone needs. (Q3) */
 static Range range_at(const Transform *of, double tilt) {
-    const double enough = (tilt + 1.0) * of->last[0] - tilt * of->first[1] + REACH, *x = of->rough.x;
+    const double enough = enough_for(of, tilt), *x = of->rough.x;
     Range reach = of->range;
     Py_ssize_t low = 0, high = of->rough.number - 1;
     if (of->is_cut || !(enough < x[high])) return reach;

@@ -43,6 +43,7 @@ _SMALLEST_SHARE = 1e-20
 """No quadrature needs to be better than this, because rounding isn't."""
 
 _CLIFF = 10.0
+_LEAST_RISE = 1.1
 _STAIRS = np.concatenate([np.linspace(0.0, 2.6, 11), np.array([3.1, 4.2])])
 _MOST_ITERATIONS = 100
 _LOWER_TILTS, _SPARE_SIZE, _MANY_HEIGHTS = (0.93, 0.85, 0.75, 0.6), 1.5, 600.0
@@ -220,7 +221,8 @@ class Contour:
 
     def _cut_off(self, direction: Direction, saddle: Saddle, wanted: float) -> tuple[float, float]:
         """(height, log bound on |M| from there on) such that what is above that height contributes less than e^wanted. (D)"""
-        height = direction.decay_height(saddle, math.log(8.0 / self.tolerance))
+        # Raised at once by the least that a second try would raise it: as it stands it is rarely enough.
+        height = _LEAST_RISE * direction.decay_height(saddle, math.log(8.0 / self.tolerance))
         while height * self._period < 8.0 * MOST_HEIGHTS:
             decay = float(direction.log_decay(saddle.tilt, np.array([height]))[0])
             missing = decay - saddle.tilt * saddle.epsilon - math.log(math.pi * height) - wanted
@@ -228,7 +230,7 @@ class Contour:
                 return height, decay
             # As if log |M| fell with the square of the height.
             fallen = max(saddle.log_moment - decay, 1e-300)
-            height *= min(max(1.02 * math.sqrt(1.0 + missing / fallen), 1.1), 3.0)
+            height *= min(max(1.02 * math.sqrt(1.0 + missing / fallen), _LEAST_RISE), 3.0)
         raise TransformUnavailable("the moment function doesn't decay provably: too few releases, or too sparse, or with atoms")
 
     def _values(self, direction: Direction, number: int, tolerance: float) -> None:
