@@ -399,6 +399,10 @@ def scaled(event: Event, factor: float) -> Event:
             return Release(mechanism=event.mechanism.scaled(factor))
         case Composed():
             return Composed(events=tuple(scaled(part, factor) for part in event.events))
+        case Repeated():
+            return Repeated(count=event.count, event=scaled(event.event, factor))
+        case PoissonSampled():
+            return PoissonSampled(probability=event.probability, event=scaled(event.event, factor))
         case NonPrivate():
             return event
         case _:

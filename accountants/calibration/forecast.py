@@ -66,7 +66,9 @@ class Forecast:
         self._varies, base, other = _reference(event, parameter)
         self._fixed, self._parts = 0.0, list[_Part]()
         # The best of several runs costs some times one run, at any value of the parameter.
-        before, after = (unfolded(leaves(parameter.applied(event, value))) for value in (other, base))
+        as_given = base == 1.0 and self._varies == "divergence"  # a factor
+        before = unfolded(leaves(parameter.applied(event, other)))
+        after = unfolded(leaves(event if as_given else parameter.applied(event, base)))
         if self._varies == "count":
             # One more step: what it adds is the part that varies.
             before, after = after, before
@@ -90,7 +92,7 @@ class Forecast:
             varying = math.fsum(part.square(self._order, 1.0, ratio) for part in self._parts)
         else:
             shrink = 1.0 / ratio if self._inverse else ratio
-            varying = math.fsum(part.square(self._order, shrink, 1.0) for part in self._parts)
+            varying = math.fsum([part.square(self._order, shrink, 1.0) for part in self._parts])
         return 0.5 * math.log(max(self._fixed + varying, _SMALLEST))
 
 

@@ -197,6 +197,8 @@ Parameter = Annotated[NoiseScale | ClippingBound | SamplingProbability | SampleS
 
 def _path(event: Event, pointer: str) -> tuple[int, ...]:
     """The pointer as indices into ``children``."""
+    if not pointer:
+        return ()
     tokens, path = pointer.split("/")[1:], list[int]()
     while tokens:
         name, parts = tokens.pop(0), children(event)

@@ -24,6 +24,9 @@ _LATE_SLACK = 500.0
 """After this many evaluations an answer this many times less tight is good enough: odd targets would need minutes for the last digits."""
 
 _FIRST_REACH = math.log(30.0)
+_MOST_SECANTS, _SETTLED, _FLATTEST_RISE = 12, 1e-15, 1e-6
+"""Secants in a forecast: how many are tried, the relative step at which they have settled, and a slope on which they never would."""
+
 _STEEPEST, _FLATTEST = -1e3, -1e-4
 """Slopes beyond these come from jumps and plateaus, and would make steps that are far too short or too long."""
 
@@ -91,7 +94,7 @@ class Search:
     def run(self, safety: float) -> Found:
         """Searches from the position where the forecast has this safety."""
         problem = self.problem
-        position = inverted(problem.safety, safety, problem.low, problem.high)
+        position = inverted(problem.safety, safety, problem.low, problem.high, 0.0)
         while len(self.trials) < MOST_EVALUATIONS:
             deadline.check()
             self._try(position)
@@ -146,7 +149,7 @@ class Search:
             aim = self._middle() if bracketed else last.position + math.copysign(self._reach, last.excess)
         else:
             slack = 0.0 if problem.whole else 0.5 * problem.tightness * self._steepness(last.position)
-            aim = inverted(problem.safety, self._root(slack), problem.low, problem.high)
+            aim = inverted(problem.safety, self._root(slack), problem.low, problem.high, last.position)
         if not bracketed:
             aim = min(max(aim, last.position - self._reach), last.position + self._reach)
             self._reach *= 2.0
@@ -195,11 +198,31 @@ class Search:
         return self.problem.position(min(max(value, least), most))
 
 
-def inverted(rising: Callable[[float], float], value: float, low: float, high: float) -> float:
-    """Where a rising function has this value, between ``low`` and ``high`` or at the nearer of them."""
+def inverted(rising: Callable[[float], float], value: float, low: float, high: float, start: float) -> float:
+    """Where a rising function has this value, between ``low`` and ``high`` or at the nearer of them. ``start``: where it may be."""
+    if (found := _by_secants(rising, value, low, high, min(max(start, low), high))) is not None:
+        return found
     below, above = rising(low) - value, rising(high) - value
     if below >= 0.0:
         return low
     if above <= 0.0:
         return high
     return float(scipy.optimize.brentq(lambda x: rising(x) - value, low, high, xtol=1e-15, rtol=1e-15))
+
+
+def _by_secants(rising: Callable[[float], float], value: float, low: float, high: float, x: float) -> float | None:
+    """The same by a few secants, for functions that are nearly straight; None where they don't settle within the limits."""
+    excess, slope = rising(x) - value, 1.0
+    for _ in range(_MOST_SECANTS):
+        moved = x - excess / slope
+        if not low < moved < high:
+            return None
+        if abs(moved - x) <= _SETTLED * max(1.0, abs(moved)):
+            return moved
+        last, excess = excess, rising(moved) - value
+        slope, x = (excess - last) / (moved - x), moved
+        if excess == 0.0:
+            return x
+        if not _FLATTEST_RISE < slope < math.inf:
+            return None
+    return None

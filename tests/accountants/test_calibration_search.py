@@ -119,8 +119,8 @@ def test_a_search_looks_at_the_clock():
         search(lambda u: -u)
 
 
-@given(value=st.floats(-5.0, 30.0))
-def test_the_inverse_of_a_rising_function_stays_in_its_range(value):
-    x = inverted(math.exp, value, -3.0, 3.0)
+@given(value=st.floats(-5.0, 30.0), start=st.floats(-4.0, 4.0))
+def test_the_inverse_of_a_rising_function_stays_in_its_range(value, start):
+    x = inverted(math.exp, value, -3.0, 3.0, start)
     assert -3.0 <= x <= 3.0
     assert x in (-3.0, 3.0) or math.exp(x) == pytest.approx(value, rel=1e-12)
