@@ -30,7 +30,7 @@ PREDICTED = (AutoAccountant.name, ContourAccountant.name, FftAccountant.name)
 """Accountants whose costs are predicted."""
 
 LEAST_UNITS = 1000.0
-"""A cost of fewer units isn't predicted: it is about a second, and ordinary questions have no need of it."""
+"""A cost of fewer units isn't predicted: it is a fraction of a second, and ordinary questions have no need of it."""
 
 EACH = 0.5
 """Units for each release of the contour: its transform, and its share of the first point."""
@@ -40,7 +40,7 @@ FAR_NATS = 7.0
 """How far deltas are apart that have contours of their own; of epsilons each power of two has one. Nearer ones may cost next to nothing."""
 EACH_SEARCH = 2.0
 """Units for each release of the contour, if a point of the trade-off is asked for: delta is then searched at many epsilons."""
-EACH_CURVE = 600.0
+EACH_CURVE = 1500.0
 """Units for the curve of a random allocation."""
 KEPT_CURVES = 8
 """So many curves may be known from an earlier question."""

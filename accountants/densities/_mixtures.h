@@ -211,20 +211,28 @@ static inline int moment_bound(const double *loss, const double *log_mass, Py_ss
     return 1;
 }
 
+/* Whether what depends on x alone is kept for all nodes, or there would be too much of it: then it is computed for each shift again. */
+#define MOST_KEPT 4000000
+static inline int is_kept(const Copies *upper, const Copies *lower, Py_ssize_t number) {
+    return number * (STILL(upper) + STILL(lower)) <= MOST_KEPT;
+}
+
 /* Numbers of room that ``decay_bounds`` and ``nodes_on_line`` take. */
 static inline Py_ssize_t room_for_nodes(const Copies *upper, const Copies *lower, Py_ssize_t number) {
-    const Py_ssize_t most = upper->count + lower->count;
-    return number * (2 + STILL(upper) + STILL(lower)) + 4 * most + 1;
+    const Py_ssize_t most = upper->count + lower->count, kept = is_kept(upper, lower, number) ? number : 1;
+    return 2 * number + kept * (STILL(upper) + STILL(lower)) + 4 * most + 1;
 }
 
 /* The trapezoid sums of (D2) at each height, the least over its shifts: one or more for each height in turn. */
 static inline double decay_bounds(const Copies *upper, const Copies *lower, double low, double step, Py_ssize_t number, double tilt,
                                   double log_factor, const double *height, Py_ssize_t count, const double *shift, Py_ssize_t shifts,
                                   double log_rest, double *out, double *room) {
-    double *exponent = room, *depth = exponent + number, *above_still = depth + number, *below_still = above_still + number * STILL(upper);
-    double *turned = below_still + number * STILL(lower), *turned_lower = turned + 3 * upper->count;
+    const int keeps = is_kept(upper, lower, number);
+    const Py_ssize_t kept = keeps ? number : 1;
+    double *exponent = room, *depth = exponent + number, *above_still = depth + number, *below_still = above_still + kept * STILL(upper);
+    double *turned = below_still + kept * STILL(lower), *turned_lower = turned + 3 * upper->count;
     double *spare = turned_lower + 3 * lower->count, whole = 0.0;
-    for (Py_ssize_t i = 0; i < number; i++) {
+    for (Py_ssize_t i = 0; keeps && i < number; i++) {
         stand(upper, low + step * (double)i, above_still + i * STILL(upper), spare);
         stand(lower, low + step * (double)i, below_still + i * STILL(lower), spare);
     }
@@ -235,8 +243,12 @@ static inline double decay_bounds(const Copies *upper, const Copies *lower, doub
         turn(lower, y, turned_lower);
         for (Py_ssize_t i = 0; i < number; i++) {
             const double x = low + step * (double)i;
-            const LogMixture above = log_mixture(upper, x, y, above_still + i * STILL(upper), turned);
-            const LogMixture below = log_mixture(lower, x, y, below_still + i * STILL(lower), turned_lower);
+            double *its_above = above_still + (keeps ? i : 0) * STILL(upper), *its_below = below_still + (keeps ? i : 0) * STILL(lower);
+            if (!keeps) {
+                stand(upper, x, its_above, spare);
+                stand(lower, x, its_below, spare);
+            }
+            const LogMixture above = log_mixture(upper, x, y, its_above, turned), below = log_mixture(lower, x, y, its_below, turned_lower);
             exponent[i] = 0.5 * (y * y - x * x) + (tilt + 1.0) * above.size - tilt * below.size - u * (above.angle - below.angle)
                           + log_factor;
             depth[i] = (tilt + 1.0) * above.error + tilt * below.error + u * (above.error + below.error) + ELEMENTARY * (1.0 + x * x);

@@ -12,6 +12,7 @@ from tests.accountants.references import group, poisson, replaced, reverse
 from zetadp.accountants.densities import heights, loops
 from zetadp.accountants.densities.heights import Integrand
 from zetadp.accountants.densities.loops import Ends, Ratio, Spaced
+from zetadp.accountants.densities.mixtures import Mixture
 from zetadp.accountants.densities.nodes import Nodes
 
 pytestmark = needs_a_compiler
@@ -75,6 +76,13 @@ def test_both_find_the_same_at_the_heights(both, name):
         assert line.minus_one.shape == other.minus_one.shape == (number,)
         assert np.all(np.abs(line.minus_one - other.minus_one) <= line.error + other.error)
         close(line.error, other.error, rel=0.3)
+
+
+def test_both_bound_the_decay_of_a_mixture_whose_nodes_are_too_many_to_keep(both):
+    copies = Mixture((0.1, *(0.001 for _ in range(900))), tuple(0.005 * j for j in range(901)))
+    upper, lower, at = Ratio(copies), Ratio(Mixture((1.0,), (0.0,))), Spaced(-9.0, 0.01, 2300)
+    assert at.number * 2 * len(copies.shifts) > 4_000_000
+    close(*both(lambda: loops.log_decay(upper, lower, at, 2.0, HEIGHTS[:2], [0.02, 0.05], -30.0)), rel=1e-11)
 
 
 @pytest.mark.parametrize(("count", "gaussian"), [(1, 0.0), (300, 0.0), (10**9, 0.3)])
