@@ -31,6 +31,9 @@ _FRACTION_FROM = 7.0
 _LEVELS = ((50.0, 5), (20.0, 8), (10.0, 12), (_FRACTION_FROM, 16))
 """The number of levels of the fraction that are enough from each x on; the proof carries the truncated part through it as an interval."""
 
+_LEAST_MU, _LARGEST_X = 1e-100, 1e50
+"""Within these the product of mu and the quotient has a logarithm; beyond, it could underflow, and each has its own."""
+
 _LOG_SCALE = -0.5 * math.log(2.0 * math.pi)
 """log(r / (2 R)), a half of sqrt(2 / pi)."""
 
@@ -48,7 +51,7 @@ def log_difference(x: float, mu: float) -> float:
     else:
         middle = x + 0.5 * mu
         quotient = _by_derivatives(middle, mu, _SQRT_HALF_PI * float(scipy.special.erfcx(middle * SQRT_HALF)))
-    return (math.log(mu * quotient) if mu > 1e-100 and x < 1e50 else math.log(mu) + math.log(quotient)) + _LOG_SCALE
+    return (math.log(mu * quotient) if mu > _LEAST_MU and x < _LARGEST_X else math.log(mu) + math.log(quotient)) + _LOG_SCALE
 
 
 def log_differences(x: Floats, mu: Floats) -> Floats:
@@ -74,7 +77,11 @@ def log_cancelled_differences(x: Floats, mu: Floats) -> Floats:
         chosen_mu = mu[middling]
         middle = x[middling] + 0.5 * chosen_mu
         quotient[middling] = _by_derivatives(middle, chosen_mu, _SQRT_HALF_PI * scipy.special.erfcx(middle * SQRT_HALF))
-    return np.log(mu) + np.log(quotient) + _LOG_SCALE
+    result = np.log(mu * quotient) + _LOG_SCALE
+    apart = (mu <= _LEAST_MU) | (x >= _LARGEST_X)
+    if apart.any():
+        result[apart] = np.log(mu[apart]) + np.log(quotient[apart]) + _LOG_SCALE
+    return result
 
 
 def _by_derivatives(c: Real, mu: Real, r0: Real) -> Real:
