@@ -51,7 +51,7 @@ static int cut_off(Direction *of, const Contour *contour, Point saddle, double w
     if (decay_height(of, saddle, log(8.0 / contour->tolerance), height) < 0) return -1;
     *height *= LEAST_RISE;
     while (*height * contour->period < 8.0 * MOST_HEIGHTS) {
-        if (all_decays(of, saddle.tilt, height, 1, 2, decay) < 0) return -1;
+        if (check_many(of) < 0 || all_decays(of, saddle.tilt, height, 1, 2, decay) < 0) return -1;
         const double missing = *decay - saddle.tilt * saddle.epsilon - log(PI * *height) - wanted;
         if (missing <= 0.0) return 0;
         /* As if log |M| fell with the square of the height. */

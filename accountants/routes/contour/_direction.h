@@ -185,6 +185,17 @@ static int chernoff_at(Direction *of, const double *tilt, int number, double *ou
     return 0;
 }
 
+/* Raises if the time limit is reached. Whoever holds what another thread may move meanwhile must not call it. */
+static int check(Direction *of) {
+    PyObject *found = PyObject_CallNoArgs(of->check);
+    if (!found) return -1;
+    Py_DECREF(found);
+    return 0;
+}
+
+/* The same within a search, whose steps are short unless there are many transforms. */
+static int check_many(Direction *of) { return of->number > 16 ? check(of) : 0; }
+
 /* -- the search for a saddle: choices, of which nothing is claimed -------------------------------------------------------------------- */
 
 static double log_delta_of(Point at) {
@@ -229,7 +240,7 @@ static int search(Direction *of, double target, int is_log_delta, Point *found) 
     int has_below = 0;
     if (first_tilt(of, size, &tilt) < 0) return -1;
     for (int k = 0; k < MOST_ITERATIONS; k++) {
-        if (point_at(of, tilt, &at) < 0) return -1;
+        if (check_many(of) < 0 || point_at(of, tilt, &at) < 0) return -1;
         const double value = isfinite(at.curvature) ? excess_of(at, target, is_log_delta) : INFINITY;
         const double move = isfinite(value) ? -value / at.curvature : -INFINITY, moves = fabs(move) * at.tilt * at.tilt * at.curvature;
         *found = at;
@@ -264,13 +275,6 @@ static int is_finite_point(Point at) {
 static PyObject *as_saddle(Point at) {
     if (!is_finite_point(at)) return outside_floats(), NULL;
     return PyObject_CallFunction(Saddle, "dddd", at.tilt, at.epsilon, at.curvature, at.log_moment);
-}
-
-static int check(Direction *of) {
-    PyObject *found = PyObject_CallNoArgs(of->check);
-    if (!found) return -1;
-    Py_DECREF(found);
-    return 0;
 }
 
 static PyObject *saddle_at(Direction *of, PyObject *args) {
