@@ -7,6 +7,9 @@ DEV_SETUP := $(VENV)/.installed-dev
 ALL_SETUP := $(VENV)/.installed-all
 GENERATORS := build/generators
 MOTO := build/moto
+PEERS := build/peers
+# opake-accounting has wheels for 3.13 that import, and none for older ones.
+PEERS_PYTHON ?= python3.13
 INSTALL := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check
 
 # Processes that the tests run in: three for two cores, since many wait for services and workers; up to eight. PROCESSES=0 runs them in
@@ -20,7 +23,7 @@ PYTEST := OMP_NUM_THREADS=1 MALLOC_TRIM_THRESHOLD_=268435456 MALLOC_MMAP_THRESHO
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-all generators doctest setup lint bench docs wheel clean
+.PHONY: help demo serve test test-all generators peers doctest setup lint bench docs wheel clean
 
 help:
 	@echo "make demo   train privately on handwritten digits, end to end, and check the certificate"
@@ -30,6 +33,7 @@ help:
 	@echo "make generators  what reads the OpenAPI document in make test-all: linters and generators of clients, into build/generators"
 	@echo "make lint   linters, types and import rules"
 	@echo "make bench  benchmarks, as ratios against peers"
+	@echo "make peers  other accountants, which make bench compares with where they are there; needs Python 3.13 (PEERS_PYTHON)"
 	@echo "make wheel  a wheel and a source distribution, into build/dist"
 	@echo "make docs   the handbook, into build/docs; the service serves it under /handbook"
 
@@ -73,6 +77,12 @@ generators:
 	$(GENERATORS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement tests/generators/requirements.txt
 	cp tests/generators/package.json $(GENERATORS)/
 	npm install --prefix $(GENERATORS) --silent --no-audit --no-fund
+
+# In an environment of their own, but for opacus, which takes this one's torch, and for python-flint, which computes truths.
+peers: $(DEV_SETUP)
+	$(PEERS_PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement benchmarks/peers.txt
+	$(INSTALL) --constraint constraints.txt --no-deps opacus opt_einsum python-flint==0.9.0
 
 # In a process of its own: what a server of the tests says would stand in the examples' output. Beside it the tests' modules are compiled,
 # which each process of the tests would else do for itself.

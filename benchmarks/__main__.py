@@ -1,6 +1,7 @@
 r"""``python -m benchmarks``: speed and memory, as ratios against a peer measured in turn in this process, one thread, medians.
 
-Names of parts may follow, to run only those: ``python -m benchmarks accounting service``.
+Names of parts may follow, to run only those: ``python -m benchmarks accounting service``. ``comparison`` and ``extremes`` take
+many minutes, and run only when they are named (docs/comparison.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 r"""The accounting engine against its peers on the same questions, beside the targets; every question is cold: a new multiplier.
 
-The work set, calibrations and mixtures under add_remove, in both directions of neighbours; dp-accounting answers one of them.
+The seven rows (docs/comparison.md), calibrations and mixtures under add_remove, in both directions of neighbours.
 """
 
 from __future__ import annotations
@@ -10,21 +10,13 @@ from collections.abc import Iterator
 
 import dp_accounting
 
-from benchmarks import peers
+from benchmarks import peers, peers_apart
 from benchmarks.compare import geometric_mean, goal, line, ratio, seconds
+from benchmarks.comparison import OURS, compared
+from benchmarks.questions import SEVEN
 from zetadp.accountants import Bound, Composed, PoissonSampled, Release, Repeated, calibrate_scale, profile
 from zetadp.mechanisms import Adjacency, Gaussian, Laplace, Sensitivity
 
-ROWS = [
-    # (sampling probability, noise multiplier, steps, delta, epsilon to seven digits)
-    (0.005, 0.61, 4000, 1e-5, 6.608033),
-    (0.063, 5.0, 1588, 5e-4, 1.497089),
-    (0.009, 1.0, 556, 1e-5, 1.242621),
-    (3e-5, 1.0, 1_000_000, 1e-5, 0.123539),
-    (0.001, 1.1, 10_000, 1e-5, 0.402337),
-    (0.01, 1.0, 10_000, 1e-6, 6.907384),
-    (0.256, 4.0, 2000, 1e-5, 16.041130),
-]
 CALIBRATIONS = [(3.0, 1e-5, 0.01, 10_000, 1.564965535), (1.0, 1e-6, 0.001, 100_000, 1.505833562)]
 MIXED_DELTA = 1e-6
 
@@ -41,29 +33,14 @@ def run() -> Iterator[str]:
 
 
 def _work_set() -> Iterator[str]:
-    factors: list[float] = []
-    widest = 0.0
-    for number, (probability, std, count, delta, exact) in enumerate(ROWS, 1):
-        peer, name = peers.training(probability, std, count), f"row {number}, epsilon"
-
-        def ours(row: tuple[float, float, int, float] = (probability, std, count, delta)) -> Bound:
-            return profile(_training(row[0], _fresh(row[1]), row[2])).epsilon(row[3])
-
-        bound = profile(_training(probability, std, count)).epsilon(delta)
-        width = (bound.upper - bound.lower) / bound.upper
-        inside = "holds" if bound.lower <= exact * (1.0 + 5e-6) and bound.upper >= exact * (1.0 - 5e-6) else "MISSES"
-        measured = ratio(ours, lambda e=peer, d=delta: peers.loss_distribution(e, d), 3)
-        theirs = peers.loss_distribution(peer, delta)
-        note = f"{bound.upper:.7f} by {bound.route}, width {width:.1e}, {inside} {exact}; peer {theirs:.7f}"
-        yield line(name, peers.PLD_NAME, measured, note)
-        factors.append(measured.factor)
-        widest = max(widest, width)
-        against = [("dp-accounting RDP", lambda e=peer, d=delta: peers.renyi(e, d)), *peers.others(probability, std, count, delta)]
-        for library, question in against:
-            yield line(name, library, ratio(ours, question, 3), f"peer {question():.7f}")
-    yield goal("seven rows against PLD, geometric mean", geometric_mean(factors), 600.0)
-    yield goal("seven rows against PLD, the slowest", min(factors), 100.0)
-    yield goal("seven rows, widest bracket / epsilon", widest, 1e-6, "", at_most=True)
+    scores = yield from compared("seven rows", SEVEN, 3)
+    against_pld = scores[peers.PLD_NAME].factors
+    yield goal("seven rows against PLD, geometric mean", geometric_mean(against_pld), 600.0)
+    yield goal("seven rows against PLD, the slowest", min(against_pld), 100.0)
+    opake = scores.get(peers_apart.OPAKE)
+    if opake is not None and opake.factors:
+        yield goal("seven rows against opake-accounting, geometric mean", geometric_mean(opake.factors), 300.0)
+    yield goal("seven rows, widest bracket / epsilon", max(scores[OURS].widths), 1e-6, "", at_most=True)
 
 
 def _calibrations() -> Iterator[str]:

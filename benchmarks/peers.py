@@ -1,11 +1,8 @@
-r"""The same questions to other libraries: dp-accounting, which is always here, and prv-accountant if it happens to be installed
-(``pip install --no-deps prv-accountant``); what isn't there is left out of the report."""
+r"""The same questions to dp-accounting, which is always here. Other libraries run in processes of their own: ``peers_apart``."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import dp_accounting
 from dp_accounting import pld, rdp
@@ -36,16 +33,3 @@ def calibrated(make: Callable[[float], dp_accounting.DpEvent], epsilon: float, d
         return pld.PLDAccountant(value_discretization_interval=1e-4)
 
     return dp_accounting.calibrate_dp_mechanism(accountant, make, epsilon, delta)
-
-
-def others(probability: float, std: float, count: int, delta: float) -> Iterator[tuple[str, Callable[[], float]]]:
-    """Name and question for each further library that is installed."""
-    if importlib.util.find_spec("prv_accountant"):
-        yield "prv-accountant, error 0.1", lambda: _prv(probability, std, count, delta)
-
-
-def _prv(probability: float, std: float, count: int, delta: float) -> float:
-    library = importlib.import_module("prv_accountant")
-    mechanism = library.PoissonSubsampledGaussianMechanism(sampling_probability=probability, noise_multiplier=std)
-    accountant = library.PRVAccountant(prvs=[mechanism], max_self_compositions=[count], eps_error=0.1, delta_error=delta / 1000)
-    return accountant.compute_epsilon(delta=delta, num_self_compositions=[count])[2]

@@ -1,4 +1,4 @@
-r"""What the comparison asks (docs/comparison.md): seven rows, fifty random ones, the corner list, and a thousand random points with extremes."""
+r"""What the comparison asks (docs/comparison.md): seven rows, fifty random ones, the corner list, and random points with extremes."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def random_rows() -> list[Question]:
 
 
 def extreme_points(count: int = EXTREME_COUNT) -> Iterator[Question]:
-    """Points anywhere, in logarithms: q in 1e-7..1, multiplier in .05..100, T in 1..10^6, delta in 1e-300..0.5, one record or groups up to 8.
+    """Points anywhere, in logarithms: q in 1e-7..1, multiplier in .05..100, T in 1..10^6, delta in 1e-300..0.5, groups up to 8.
 
     Of ten points six are Poisson samples with Gaussian noise, two with Laplace noise, and two are samples of a fixed size; half of the
     Poisson samples with Gaussian noise are under replace_one, and a third of all are groups. Half of the deltas are above 1e-15.

@@ -35,8 +35,8 @@ MOST_HALVINGS = 10
 LARGEST_RISE = 8.0
 """Of the integrand's logarithm from point to point: what leans too far grows without end."""
 
-MOST_TERMS = 20_000_000
-"""Exponentials of one contour: 40 s."""
+MOST_TERMS = 12_000_000
+"""Exponentials of one contour: half a minute."""
 
 
 class Unsettled(Exception):
@@ -49,7 +49,7 @@ class _Beyond(Exception):
 
 @dataclass(frozen=True)
 class Law:
-    """``count`` releases of sum of w f(x - a) over (w, a) in ``above`` against the same of ``below``; exact rationals, f the normal density."""
+    """``count`` releases of sum of w f(x - a) over (w, a) in ``above`` against the same of ``below``, exactly; f the normal density."""
 
     above: tuple[tuple[fmpq, fmpq], ...]
     below: tuple[tuple[fmpq, fmpq], ...]
@@ -72,9 +72,9 @@ def exact(value: float) -> fmpq:
     return fmpq(*value.as_integer_ratio())
 
 
-def poisson(probability: float, std: float, count: int, group: int = 1, far: int = 1) -> Law:
+def poisson(q: fmpq, std: float, count: int, group: int = 1, far: int = 1) -> Law:
     """Poisson-sampled Gaussian releases under add_remove, in groups; ``far`` 2 for samples of a fixed size (one unit)."""
-    q, mu = exact(probability), fmpq(far) / exact(std)
+    mu = fmpq(far) / exact(std)
     above = tuple((math.comb(group, j) * q**j * (1 - q) ** (group - j), j * mu) for j in range(group + 1))
     return Law(tuple(part for part in above if part[0] != 0), ((fmpq(1), fmpq(0)),), count)
 
@@ -165,7 +165,7 @@ def _log_mixture(side: tuple[tuple[fmpq, fmpq], ...], x: Any) -> Any:
 
 
 class _Contour:
-    """Points s of one hyperbola, with J(1 + s)^T s'(v) / (i s (s + 1)) there, so many that delta near epsilon is known to so many digits."""
+    """Points s of one hyperbola with J(1 + s)^T s'(v) / (i s (s + 1)), so many that delta near epsilon is known to so many digits."""
 
     def __init__(self, direction: Direction, shape: _Shape, epsilon: arb, digits: int) -> None:
         self._direction, self._shape = direction, shape
