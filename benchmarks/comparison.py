@@ -185,4 +185,5 @@ def _summary(name: str, peer: str, score: Score) -> str:
     sizes = sorted(abs(error) for error in score.errors)
     errors = f"|error| median {median(sizes):.1e}, largest {sizes[-1]:.1e}" if sizes else "no errors known"
     unsafe = f"unsafe {len(score.unsafe)} of {len(score.errors)}"
-    return f"  {name}: {peer:34s} {speed}   {errors}   {'an estimate' if peer in ESTIMATES else unsafe}   no answer {len(score.refused)} of {score.asked}"
+    claim = "an estimate" if peer in ESTIMATES else unsafe
+    return f"  {name}: {peer:34s} {speed}   {errors}   {claim}   no answer {len(score.refused)} of {score.asked}"

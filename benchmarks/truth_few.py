@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from functools import lru_cache
 
 from flint import arb, ctx
@@ -19,12 +20,17 @@ _REACH = 19.0
 """Standard deviations: what is beyond has less than 1e-78."""
 
 
+MOST_LEVEL = 9
+"""Steps of 2^-9."""
+
+
 class Few:
     """One direction of neighbours of one or two releases."""
 
     def __init__(self, law: Law, *, removed: bool) -> None:
         assert law.count <= 2
         ctx.prec = PRECISION
+        self._level = 5
         self._law, self._removed = law, removed
         self._above = [(arb(weight), arb(shift)) for weight, shift in law.above]
         self._below = [(arb(weight), arb(shift)) for weight, shift in law.below]
@@ -36,44 +42,46 @@ class Few:
         ctx.prec = PRECISION
         if self._law.count == 1:
             return self._one(epsilon)
-        before = self._two(epsilon, 5)
-        for level in range(6, 10):
-            after = self._two(epsilon, level)
+        before = self._two(epsilon, self._level)
+        while self._level < MOST_LEVEL:
+            self._level += 1
+            after = self._two(epsilon, self._level)
             if bool(abs(after - before) <= arb(10) ** -(digits + 2) * abs(after)):
+                self._level -= 1
                 return after
             before = after
         raise Unsettled("the double exponential rule doesn't settle")
 
     def epsilon(self, delta: arb, near: float) -> arb:
-        """The root: secants for log delta from a first guess."""
+        """The root: secants for log delta from a first guess, at the step that sufficed there."""
         ctx.prec = PRECISION
         last = arb(max(near, 0.0))
-        point = last + arb(max(near, 1e-6)) * arb("1e-7")
-        heights = [(self.delta(at) / delta).log() for at in (last, point)]
+        self.delta(last)
+        point = last + arb(max(near, 1e-6)) * arb("1e-8")
+        heights = [(self._quick(at) / delta).log() for at in (last, point)]
         for _ in range(40):
             slope = (heights[1] - heights[0]) / (point - last)
-            move = heights[1] / slope
+            move = (heights[1] / slope).mid()
             last, point = point, (point - move).mid()
-            if not abs(float(move.mid())) > 1e-53 * abs(float(point)):
-                return point
-            heights = [heights[1], (self.delta(point) / delta).log()]
-        raise Unsettled("secants don't end")
+            if abs(float(move)) <= 1e-53 * abs(float(point)):
+                break
+            heights = [heights[1], (self._quick(point) / delta).log()]
+        if not abs(self.delta(point) / delta - 1) < arb(10) ** -DIGITS:
+            raise Unsettled("secants don't end at a root")
+        return point
+
+    def _quick(self, epsilon: arb) -> arb:
+        return self._one(epsilon) if self._law.count == 1 else self._two(epsilon, self._level)
 
     def _two(self, epsilon: arb, level: int) -> arb:
-        """The first release's loss is L or -L; only losses up to ``epsilon`` minus the second one's least leave a choice."""
-        sign = -1 if self._removed else 1
+        """The mean over the first release's loss, which is L or -L."""
+        least = self._least_loss()
         ends = [arb(self._low - _REACH), arb(self._high + _REACH)]
-        # The second one's delta is 1 - e^(eps - L) from where eps - L is below all its losses.
-        edges = [self._where(sign * (epsilon - least)) for least in self._least()]
-        inner = [edge for edge in edges if edge is not None and ends[0] < edge < ends[1]]
+        # From there on the second one's delta is 1 - e^(eps - L), as all its losses are larger, or 0, as all are smaller.
+        edge = None if least is None else self._where(-epsilon - least if self._removed else epsilon - least)
+        inner = [edge] if edge is not None and ends[0] < edge < ends[1] else []
         points = [ends[0], *inner, ends[1]]
         return sum((self._piece(epsilon, a, b, level) for a, b in itertools.pairwise(points)), arb(0))
-
-    def _least(self) -> list[arb]:
-        """The least loss that one release can have, if there is one."""
-        if not self._removed and self._law.below == ((1, 0),) and self._law.above[0][1] == 0:
-            return [self._above[0][0].log()]
-        return []
 
     def _piece(self, epsilon: arb, low: arb, high: arb, level: int) -> arb:
         step, half, middle = arb(2) ** -level, (high - low) / 2, (high + low) / 2
@@ -113,33 +121,43 @@ class Few:
         return (_ratio(self._above, x) / _ratio(self._below, x)).log()
 
     def _where(self, loss: arb) -> arb | None:
-        """x with log P/Q = loss; None where all losses are larger. Infinitely far where all are smaller."""
-        target = float(loss.mid())
-        low, high = self._low - 1e3, self._high + 1e3
-        if self._float_loss(low) > target or ((least := self._least_loss()) is not None and not loss > least):
-            return None
-        if self._float_loss(high) < target:
-            return arb(high)
-        for _ in range(80):
-            middle = 0.5 * (low + high)
-            low, high = (middle, high) if self._float_loss(middle) < target else (low, middle)
-        x = arb(0.5 * (low + high))
-        for _ in range(12):
-            above, below = _ratio(self._above, x), _ratio(self._below, x)
-            slope = _slope(self._above, x) / above - _slope(self._below, x) / below
-            move = (((above / below).log() - loss) / slope).mid()
+        """x with log P/Q = loss; None where all losses are larger. Newton for what is nearly straight, from a bisection in floats."""
+        least = self._least_loss()
+        if least is not None:
+            if not loss > least:
+                return None
+            # P/Q = w_0 (1 + sum of w_j/w_0 e^{a_j x - a_j^2/2}): the logarithm of the sum is nearly straight, and loses no digits.
+            parts = [(weight / self._above[0][0], shift) for weight, shift in self._above[1:]]
+            wanted = (loss - least).expm1().log()
+            x = self._bisected(lambda x: _float_ratio(self._law.above[1:], x) - float(least.mid()), float(wanted.mid()))
+        else:
+            wanted = loss
+            x = self._bisected(lambda x: _float_ratio(self._law.above, x) - _float_ratio(self._law.below, x), float(loss.mid()))
+        for _ in range(30):
+            if least is not None:
+                value = _ratio(parts, x)
+                height, slope = value.log(), _slope(parts, x) / value
+            else:
+                above, below = _ratio(self._above, x), _ratio(self._below, x)
+                height, slope = (above / below).log(), _slope(self._above, x) / above - _slope(self._below, x) / below
+            move = ((height - wanted) / slope).mid()
             x = (x - move).mid()
-            if abs(float(move)) < 1e-60:
+            if abs(float(move)) < 1e-60 * (1.0 + abs(float(x))):
                 return x
-        return x
+        raise Unsettled("Newton doesn't end")
+
+    def _bisected(self, height: Callable[[float], float], wanted: float) -> arb:
+        low, high = self._low - 1e3, self._high + 1e3
+        for _ in range(45):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if height(middle) < wanted else (low, middle)
+        return arb(0.5 * (low + high))
 
     def _least_loss(self) -> arb | None:
+        """The least loss that one release can have, if there is one."""
         if self._law.below == ((1, 0),) and self._law.above[0][1] == 0:
             return self._above[0][0].log()
         return None
-
-    def _float_loss(self, x: float) -> float:
-        return _float_ratio(self._law.above, x) - _float_ratio(self._law.below, x)
 
 
 def _ratio(side: list[tuple[arb, arb]], x: arb) -> arb:
