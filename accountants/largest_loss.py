@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from zetadp.accountants.arithmetic import UNIT
+from zetadp.accountants.densities import LAPLACE
+from zetadp.accountants.densities.mixtures import Mixture
 from zetadp.accountants.pairs import Pair
+
+_LOST = 1e-12
+"""Relative allowance for a sum of weights times exponentials; that of a weight which stands for 1 minus the others is absolute, 8 units."""
+
+_LARGEST_SHIFT = 700.0
 
 
 def pure_epsilon(pair: Pair) -> float:
@@ -40,7 +48,7 @@ def largest_loss(pair: Pair) -> float:
     # up to a unit of 1, not of itself.
     pairs = [(weight, below[shift]) for weight, shift in zip(pair.upper.weights, pair.upper.shifts, strict=True)]
     largest = max(math.log(p / q) + 4.0 * UNIT * (1.0 / p + 1.0 / q) for p, q in pairs)
-    return largest + 4.0 * UNIT * (1.0 + abs(largest))
+    return min(largest + 4.0 * UNIT * (1.0 + abs(largest)), pure_epsilon(pair))
 
 
 def least_loss(pair: Pair) -> float:
@@ -48,3 +56,48 @@ def least_loss(pair: Pair) -> float:
     if pair.crowded is not None:
         return min(least_loss(pair.uncrowded), least_loss(pair.crowded.pair))
     return -largest_loss(Pair(pair.family, pair.lower.mirrored, pair.upper.mirrored, pair.worst_of_both, pair.shown))
+
+
+def epsilon_from_largest(pairs: Sequence[tuple[Pair, int]], log_delta: float) -> float:
+    """An epsilon up to which delta is above e^log_delta, as all releases together show their largest losses; 0 if that says nothing.
+
+    delta(eps) >= p (1 - e^{eps - l}) where l is the sum of the largest losses and p the probability of all of them. proofs/fft.md, 0
+    """
+    found = [(largest_atom(pair), count) for pair, count in pairs]
+    atoms = [(atom, count) for atom, count in found if atom is not None]
+    if len(atoms) < len(found):
+        return 0.0
+    loss = math.fsum(count * atom[0] for atom, count in atoms) * (1.0 - 8.0 * UNIT)
+    log_probability = math.fsum(count * atom[1] for atom, count in atoms) * (1.0 + 8.0 * UNIT)
+    share = log_delta - log_probability
+    return max(0.0, (loss + math.log1p(-math.exp(share)) * (1.0 + 1e-12)) * (1.0 - 8.0 * UNIT)) if share < -1.0 else 0.0
+
+
+def largest_atom(pair: Pair) -> tuple[float, float] | None:
+    """(the loss at the right end of the line, rounded down, and the logarithm of its probability under P, rounded down), of Laplace noise.
+
+    >>> from zetadp.accountants.densities.mixtures import Mixture
+    >>> loss, log_probability = largest_atom(Pair(LAPLACE, Mixture((0.5, 0.5), (0.0, 1.0)), Mixture((1.0,), (0.0,))))
+    >>> round(loss, 6), round(math.exp(log_probability), 6)
+    (0.620115, 0.34197)
+    """
+    if pair.family is not LAPLACE or pair.worst_of_both or pair.crowded is not None or pair.shown < 1.0:
+        return None
+    top, shifts = pair.upper.shifts[-1], (*pair.upper.shifts, *pair.lower.shifts)
+    if max(shifts) - min(shifts) > _LARGEST_SHIFT or any(
+        len(side.shifts) > 1 and 0.0 not in side.shifts for side in (pair.upper, pair.lower)
+    ):
+        return None
+    # From the last shift on every copy is e^{a - x} / 2.
+    own, other = _gain(pair.upper), _gain(pair.lower)
+    loss = own - other - 1e-13 * (abs(own) + abs(other)) - 16.0 * UNIT * (2.0 + math.exp(-own) + math.exp(-other))
+    probability = 0.5 * math.fsum(w * math.exp(a - top) for w, a in zip(pair.upper.weights, pair.upper.shifts, strict=True))
+    probability = probability * (1.0 - _LOST) - 8.0 * UNIT
+    return (loss, math.log(probability) - 8.0 * UNIT) if loss > 0.0 and probability > 0.0 else None
+
+
+def _gain(mixture: Mixture) -> float:
+    """log sum of w e^a; of several copies the one that didn't move stands for 1 minus the others, which loses no digits near 0."""
+    if len(mixture.weights) == 1:
+        return mixture.shifts[0]
+    return math.log1p(math.fsum(w * math.expm1(a) for w, a in zip(mixture.weights, mixture.shifts, strict=True)))

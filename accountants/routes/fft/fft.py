@@ -21,9 +21,9 @@ from zetadp.accountants.grids.convolution import Composition
 from zetadp.accountants.grids.hockey_stick import reverse
 from zetadp.accountants.grids.layers import WIDTH, Layer, Plan
 from zetadp.accountants.grids.layout import Estimates
-from zetadp.accountants.largest_loss import largest_loss
+from zetadp.accountants.largest_loss import epsilon_from_largest, largest_loss
 from zetadp.accountants.leaf import Leaf
-from zetadp.accountants.pairs import Pair, widened
+from zetadp.accountants.pairs import Pair, narrowed, widened
 from zetadp.accountants.profile import Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
 from zetadp.accountants.routes.rdp.rdp import leaf_steps
 from zetadp.accountants.routes.single.coupled import is_surely_zero, log_total_variation
@@ -170,6 +170,11 @@ class FftProfile(PrivacyProfile):
         check_delta(delta)
         if is_surely_zero(self._parts, math.log(delta)):
             return Bound(lower=0.0, upper=0.0, route=self.route)
+        largest = max(self._largest)
+        if largest < math.inf:
+            low = max(epsilon_from_largest([(narrowed(pair), count) for pair, count in side], math.log(delta)) for side in self._sides)
+            if largest - low <= self._width * largest:
+                return Bound(lower=low, upper=largest, route=self.route)
         _check_floor(math.log(delta))
         with within_floats(self.route):
             low, high = self._epsilon(math.log(delta))

@@ -1,0 +1,103 @@
+"""Where all largest losses of Laplace noise together are likelier than delta, they give epsilon from both sides, at once."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import mpmath
+import pytest
+
+from tests.accountants.events import laplace
+from zetadp.accountants import Grouped, PoissonSampled, Repeated, profile
+from zetadp.accountants.densities import LAPLACE
+from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.largest_loss import epsilon_from_largest, largest_atom, largest_loss
+from zetadp.accountants.pairs import Pair
+
+
+def sampled(probability, scale, count, group=1):
+    event = Repeated(count=count, event=PoissonSampled(probability=probability, event=laplace(scale)))
+    return Grouped(size=group, unit="user", event=event) if group > 1 else event
+
+
+def sampled_pair(probability, distance):
+    return Pair(LAPLACE, Mixture((1.0 - probability, probability), (0.0, distance)), Mixture((1.0,), (0.0,)))
+
+
+def exact_delta(probability, distance, count, epsilon):
+    """Of one or two sampled releases against the plain noise, to 30 digits: the second one in closed form, given the first."""
+    q, m = mpmath.mpf(probability), mpmath.mpf(distance)
+
+    def tail(x):
+        return mpmath.exp(-x) / 2 if x > 0 else 1 - mpmath.exp(x) / 2
+
+    def one(level):
+        share = (mpmath.exp(level) - 1 + q) / q
+        if share >= mpmath.exp(m):
+            return mpmath.mpf(0)
+        if share <= mpmath.exp(-m):
+            return 1 - mpmath.exp(level)
+        cut = (m + mpmath.log(share)) / 2
+        return (1 - q) * tail(cut) + q * tail(cut - m) - mpmath.exp(level) * tail(cut)
+
+    if count == 1:
+        return one(epsilon)
+
+    def density(x):
+        return ((1 - q) * mpmath.exp(-abs(x)) + q * mpmath.exp(-abs(x - m))) / 2
+
+    def both(x):
+        loss = mpmath.log(1 - q + q * mpmath.exp(abs(x) - abs(x - m)))
+        return density(x) * one(epsilon - loss)
+
+    top = mpmath.log(1 + q * mpmath.expm1(m))
+    kinks = [mpmath.mpf(0), *((m + mpmath.log((mpmath.exp(epsilon - end) - 1 + q) / q)) / 2 for end in (top,)), m]
+    inner = sorted(kink for kink in kinks if 0 <= kink <= m)
+    middle = sum(mpmath.quad(both, list(pair)) for pair in itertools.pairwise(inner))
+    return (
+        middle
+        + tail(mpmath.mpf(0)) * ((1 - q) + q * mpmath.exp(-m)) * one(epsilon - mpmath.log(1 - q + q * mpmath.exp(-m)))
+        + ((1 - q) * tail(m) + q / 2) * one(epsilon - top)
+    )
+
+
+@pytest.mark.parametrize(("count", "delta"), [(1, 1e-3), (1, 1e-12), (2, 1e-2), (2, 1e-9)])
+def test_delta_at_the_lower_end_is_above_delta_and_hardly_so(count, delta):
+    q, m = 0.3, 0.7
+    low = epsilon_from_largest([(sampled_pair(q, m), count)], math.log(delta))
+    with mpmath.workdps(30):
+        assert exact_delta(q, m, count, mpmath.mpf(low)) > delta
+        # The claim isn't empty: where delta is far smaller than the atom, little above the end its delta is below.
+        if delta < 1e-8:
+            assert exact_delta(q, m, count, mpmath.mpf(low) * (1 + mpmath.mpf(1e-7))) < delta
+
+
+@pytest.mark.parametrize("group", [1, 3])
+def test_such_brackets_are_narrow_and_hold_the_largest_loss(group):
+    q, scale, count = 0.02136, 2.201, 5
+    bound = profile(sampled(q, scale, count, group)).epsilon(3.63e-15 if group == 1 else 1e-30)
+    with mpmath.workdps(40):
+        member = 1 + mpmath.mpf(q) * mpmath.expm1(1 / mpmath.mpf(scale))
+        largest = count * group * mpmath.log(member)
+    assert bound.upper - bound.lower <= 1e-9 * bound.upper
+    assert bound.lower <= largest <= bound.upper
+
+
+def test_deltas_beyond_the_grids_floor_are_answered_from_both_sides():
+    bound = profile(sampled(0.15, 1.9, 61)).epsilon(1e-300)
+    assert 0.0 < bound.upper - bound.lower <= 1e-9 * bound.upper
+
+
+def test_a_likely_delta_gets_nothing_from_the_largest_losses():
+    pair = sampled_pair(0.3, 0.7)
+    _, log_probability = largest_atom(pair)
+    assert epsilon_from_largest([(pair, 40)], 40.0 * log_probability - 0.5) == 0.0
+
+
+def test_the_bounded_direction_has_the_pure_epsilon_too():
+    """The ratio of the weights of a copy alone bounds it by log 1 / (1 - q)."""
+    q, m = 0.15, 0.52
+    removed = Pair(LAPLACE, Mixture((1.0,), (0.0,)), Mixture((q, 1.0 - q), (-m, 0.0)))
+    assert largest_loss(removed) == pytest.approx(math.log1p(q * math.expm1(m)), rel=1e-9)
+    assert largest_loss(removed) < -math.log1p(-q)
