@@ -14,6 +14,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from decimal import Decimal
+from functools import cache
 from itertools import islice
 from pathlib import Path
 
@@ -83,6 +84,7 @@ def _answer(question: Question) -> dict[str, float | str]:
 _KNOWN: dict[str, dict[str, dict[str, float | str]]] = {}
 
 
+@cache
 def _version() -> str:
     """Of the sources: what git would call accountants/ and mechanisms/ as they stand."""
     names = sorted((*ROOT.glob("accountants/**/*.[cp]*"), *ROOT.glob("mechanisms/**/*.[cp]*")))
