@@ -26,6 +26,9 @@ Indices = NDArray[np.int64]
 
 Kind: TypeAlias = Callable[[Pair, Floats], Calls]
 
+_LEAN = 4.0 * UNIT
+"""Relative, by which the join of puts and calls is rounded to the safe side."""
+
 _FAST_SWEEPS, _MOST_SWEEPS = 8, 40
 _NEAR = 1e-6
 _CHUNK = 16384
@@ -107,7 +110,7 @@ class Lattice:
         # Evaluated where the exact lattice's value can only be smaller: calls fall in epsilon, puts rise.
         call = self._values(nodes[zero:] - self._blur(nodes[zero:]), calls).upper
         put = self._values(nodes[:zero] + self._blur(nodes[:zero]), puts).upper
-        masses, rounding = self._masses(np.arange(len(nodes)), np.concatenate((put, call)), -4.0 * UNIT, 0.0, 0.0)
+        masses, rounding = self._masses(np.arange(len(nodes)), np.concatenate((put, call)), -_LEAN, 0.0, 0.0)
         return self._law(np.arange(len(nodes)), masses + rounding, float(call[-1]))
 
     def lower(self) -> GridLaw:
@@ -123,7 +126,7 @@ class Lattice:
         kept = np.arange(len(curve))
         for sweep in range(1, _MOST_SWEEPS):
             deadline.check()
-            masses, rounding = self._masses(kept, curve, 4.0 * UNIT, dropped, missing)
+            masses, rounding = self._masses(kept, curve, _LEAN, dropped, missing)
             above, doubtful = masses < -rounding, np.abs(masses) < rounding
             if above[-1] or len(kept) < 4:
                 break
@@ -144,7 +147,10 @@ class Lattice:
             return _chain(after, self._nodes, curve)
         # Calls go on from the last put, as a call.
         joined, last = curve.copy(), int(before[-1])
-        joined[last] -= math.expm1(float(self._nodes[last])) + dropped
+        turned = float(curve[last]) - math.expm1(float(self._nodes[last])) - dropped
+        # As low as the masses take it: else nodes of a straight stretch, as that of rare samples is, would go one at a time.
+        blur = 2.0 * float(np.max(self._blur(self._nodes[[last, int(after[0])]])))
+        joined[last] = turned * (1.0 - _LEAN) - blur
         return np.concatenate((left, _chain(np.append(last, after), self._nodes, joined)[1:]))
 
     def _straightened(self, kept: Indices, curve: Floats, doubtful: NDArray[np.bool_], rounding: Floats) -> Indices:

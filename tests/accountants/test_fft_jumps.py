@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from tests.accountants.events import training
+from tests.accountants.events import fixed_size, training
 from tests.accountants.references import group, poisson
 from tests.selection import chosen
 from zetadp.accountants import Grouped, profile
@@ -193,3 +193,31 @@ def test_losses_that_are_ended_are_used_below() -> None:
     (losses, _) = plan._estimates.leaves[0]
     assert losses.losses[-1] < 0.2
     assert layer.lower._log_least_infinity > math.log(1e-15)
+
+
+def separable_log_delta(probability, distance, count, epsilon):
+    """log delta where the noise shows what was sampled, but for 1e-15: given that k releases had the record their loss is normal."""
+    terms = []
+    for k in range(1, count + 1):
+        mean = k * (0.5 * distance**2 + math.log(probability)) + (count - k) * math.log1p(-probability)
+        deviation = distance * math.sqrt(k)
+        z = (mean - epsilon) / deviation
+        near, far = special.log_ndtr(z), epsilon - mean + 0.5 * deviation**2 + special.log_ndtr(z - deviation)
+        log_weight = math.log(math.comb(count, k)) + k * math.log(probability) + (count - k) * math.log1p(-probability)
+        if far < near:
+            terms.append(log_weight + near + math.log(-math.expm1(far - near)))
+    return float(special.logsumexp(terms))
+
+
+def test_little_noise_of_rare_samples_is_answered_from_both_sides():
+    """The law below was empty, as its curve is straight over so many nodes that they went one at a time: [0, 881]."""
+    bound = profile(fixed_size(1, 1689, 0.1114, 15)).epsilon(3.17e-14)
+    assert bound.upper - bound.lower <= 1e-6 * bound.upper
+    for end, sign in ((bound.lower * (1.0 - 1e-7), 1.0), (bound.upper * (1.0 + 1e-7), -1.0)):
+        assert sign * (separable_log_delta(1 / 1689, 2.0 / 0.1114, 15, end) - math.log(3.17e-14)) > 0.0
+
+
+def test_a_direction_that_ends_before_epsilon_needs_no_grid():
+    """Its largest loss is 4e-7, and a grid of reasonable size around that had no upper end."""
+    bound = profile(training(1.859e-7, 0.09762, 2), accountant="fft").epsilon(2.34e-201)
+    assert 0.0 < bound.upper - bound.lower <= 1e-6 * bound.upper

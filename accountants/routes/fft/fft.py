@@ -43,6 +43,9 @@ MOST_RELEASES = 10**12
 """Beyond it only rounding, multiplied by the number of releases, would be visible."""
 
 _COARSE, _POOR = 3.0, 0.1
+_SURELY = 0.5
+"""Share of the expected epsilon below which a direction's largest loss leaves it out."""
+
 _SMALL = 2**16
 _MOST_ROUNDS = 5
 _KEPT = 4
@@ -187,14 +190,18 @@ class FftProfile(PrivacyProfile):
             low = epsilon_lower(layer.lower, log_delta) if layer.lower is not None else 0.0
             return low, epsilon_upper(layer.upper, log_delta)
 
-        low, high = self._bracket(
-            [Plan(side, *Estimates.for_delta(side, log_delta)) for side in self._sides], ends, lambda _low, high: self._width * high
-        )
+        def bracket(plans: list[Plan]) -> tuple[float, float]:
+            # A direction has no larger epsilon than its largest loss: no grid is laid where that is surely below the other one's epsilon.
+            expected = max(min(plan.saddle.epsilon, most) for plan, most in zip(plans, self._largest, strict=True))
+            live = [plan if most > _SURELY * expected else None for plan, most in zip(plans, self._largest, strict=True)]
+            low, high = self._bracket(live, ends, lambda _low, high: self._width * high)
+            return low, max([high, *(most for most, plan in zip(self._largest, live, strict=True) if plan is None)])
+
+        low, high = bracket([Plan(side, *Estimates.for_delta(side, log_delta)) for side in self._sides])
         if 0.0 < high < math.inf and high - low > _POOR * high:
             # The estimate of epsilon was far off and the lattices are elsewhere: try again around the upper end.
             self._kept = [[] for _ in self._sides]
-            plans = [Plan(side, *Estimates.for_epsilon(side, high)) for side in self._sides]
-            again = self._bracket(plans, ends, lambda _low, high: self._width * high)
+            again = bracket([Plan(side, *Estimates.for_epsilon(side, high)) for side in self._sides])
             low, high = max(low, again[0]), min(high, again[1])
         return low, high
 
