@@ -133,7 +133,7 @@ class Direction:
         raise reason
 
     def _leans(self) -> tuple[float, ...]:
-        return (0.25, 0.0) if len(self.law.below) == 1 else (0.0,)
+        return (0.25, 0.1, 0.0) if len(self.law.below) == 1 else (0.0,)
 
     def log_moment(self, theta: float) -> float:
         """T log J at a real s, in floats: to find the saddle."""
@@ -263,7 +263,7 @@ class _Contour:
     def _extend(self, offset: int, stride: int, epsilon: arb) -> None:
         """Adds the points v = k step, k = offset, offset + stride, ..., up to where none matters any more; that at v = 0 counts half."""
         largest, small, k = -math.inf, 0, offset
-        while small < 6:
+        while small < 2:
             s, value = self._point(self._step * k)
             self._points.append((s, value / 2 if k == 0 else value))
             self._spent += len(self._bases)

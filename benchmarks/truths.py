@@ -12,6 +12,7 @@ import math
 import sys
 import time
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,10 +46,7 @@ def is_installed() -> bool:
 def find(question: Question, near: float) -> Truth:
     """From the file, or computed and kept there. ``near`` is where to begin."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    digest = hashlib.sha256()
-    for name in SOURCES:
-        digest.update(Path(__file__).with_name(name).read_bytes())
-    file = FOLDER / f"truths-{digest.hexdigest()[:16]}.json"
+    file = FOLDER / f"truths-{_version()}.json"
     known = json.loads(file.read_text()) if file.exists() else {}
     key = repr(question)
     if key not in known:
@@ -62,8 +60,14 @@ def find(question: Question, near: float) -> Truth:
     return Truth(*known[key])
 
 
+@cache
+def _version() -> str:
+    """Of the sources that this run computes with."""
+    return hashlib.sha256(b"".join(Path(__file__).with_name(name).read_bytes() for name in SOURCES)).hexdigest()[:16]
+
+
 def _computed(question: Question, near: float) -> tuple[str | None, str]:
-    from benchmarks import truth, truth_few
+    from benchmarks import truth
 
     law = _law(question)
     if law is None:
@@ -75,8 +79,8 @@ def _computed(question: Question, near: float) -> tuple[str | None, str]:
             return _text(max(both, key=lambda value: value.mid())), ""
         assert question.delta is not None
         return _text(_epsilon(law, truth.exact(question.delta), near)), ""
-    except (truth.Unsettled, truth_few.Unsettled) as unsettled:
-        return None, str(unsettled)
+    except (truth.Unsettled, ArithmeticError, ValueError) as unsettled:
+        return None, f"{type(unsettled).__name__}: {unsettled}"
 
 
 def _law(question: Question):
