@@ -212,8 +212,7 @@ class FftProfile(PrivacyProfile):
         with within_floats(self.route):
             known = self._silent_upper(epsilon)
             low, high = known or self._log_delta(epsilon)
-        if high - low > _POOR:
-            high = min(high, log_total_variation(self._parts))
+        high = min(high, log_total_variation(self._parts))
         if low == -math.inf and known is None:
             self._silent.append((epsilon, high))
         return DeltaBound(log_lower=low, log_upper=min(high, 0.0), route=self.route)
