@@ -20,7 +20,8 @@ from zetadp.trainer.engine import Alone, FreshRandomness, PrivateLoop, Site, Tor
 from zetadp.trainer.engine.autoencoders import SLOPES, Autoencoder, ClippedRows, RowDescent, TrainingRows, layout_of
 from zetadp.trainer.specs.autoencoder import AutoencoderShape
 from zetadp.trainer.specs.descent import Sgd
-from zetadp.trainer.specs.execution_plan import Clipping, ExecutionPlan, FlatClipping, L1Clipping, PoissonSampling, clipped_sensitivity
+from zetadp.trainer.specs.execution_plan import Clipping, ExecutionPlan, FlatClipping, L1Clipping, clipped_sensitivity
+from zetadp.trainer.specs.sampling import PoissonSampling
 
 ROUNDS = 15
 TARGET = 0.5

@@ -28,9 +28,10 @@ from zetadp.trainer.specs.algorithms.functional_mechanism import FunctionalMecha
 from zetadp.trainer.specs.algorithms.spof import Spof
 from zetadp.trainer.specs.autoencoder import AutoencoderDescent, AutoencoderShape
 from zetadp.trainer.specs.descent import Sgd
-from zetadp.trainer.specs.execution_plan import ExecutionPlan, L1Clipping, PoissonSampling
+from zetadp.trainer.specs.execution_plan import ExecutionPlan, L1Clipping
 from zetadp.trainer.specs.plans import RecordReleasePlan, StatisticReleasePlan
 from zetadp.trainer.specs.printed import PrintedTraining
+from zetadp.trainer.specs.sampling import PoissonSampling
 
 BEYOND = 1e30
 """Weights beyond it have diverged: their squares leave float32. They are set to 0, so that no other repetition meets them, and counted."""

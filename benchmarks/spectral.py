@@ -29,10 +29,11 @@ from zetadp.trainer.models import build
 from zetadp.trainer.specs.algorithms.spectral_dp import SameForAll, SpectralDp, kept_frequencies
 from zetadp.trainer.specs.base import PrivacyTarget
 from zetadp.trainer.specs.descent import Sgd
-from zetadp.trainer.specs.execution_plan import Clipping, ExecutionPlan, PerLayerClipping, PoissonSampling
+from zetadp.trainer.specs.execution_plan import Clipping, ExecutionPlan, PerLayerClipping
 from zetadp.trainer.specs.models.model_spec import Sequential
 from zetadp.trainer.specs.models.papers_spectral import lenet_5, model_1, model_2
 from zetadp.trainer.specs.projection import LayerSpectrum, SpectralProjection
+from zetadp.trainer.specs.sampling import PoissonSampling
 
 ROUNDS = 15
 TARGET = 1.15

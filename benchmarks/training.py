@@ -26,7 +26,8 @@ from zetadp.trainer.engine import ClippedGradients, FreshRandomness, NoiseWatch,
 from zetadp.trainer.engine.noise.prefetch import NoiseAhead
 from zetadp.trainer.engine.team.interface import Alone
 from zetadp.trainer.specs.descent import Sgd
-from zetadp.trainer.specs.execution_plan import ExecutionPlan, FlatClipping, PoissonSampling
+from zetadp.trainer.specs.execution_plan import ExecutionPlan, FlatClipping
+from zetadp.trainer.specs.sampling import PoissonSampling
 
 ROUNDS = 15
 MEMORY_TARGET, FLAT_TARGET, WALL_TARGET = 1.25, 1.15, 1.25

@@ -235,6 +235,11 @@ SETTINGS: dict[str, Document] = {
     "unmeasured": {"evaluation": None},
     "federated_private": FEDERATED | PRIVATE,
     "seeded": {"reproducible": True, "seed": 5},
+    "truncated": {"sampling": {"kind": "truncated_poisson", "largest_batch": 60}},
+    "fixed_size": {"sampling": {"kind": "fixed_size"}, "privacy": _target(noise_multiplier=8.0)},
+    "allocated": {"sampling": {"kind": "random_allocation"}, "expected_batch_size": 100, "steps": 7},
+    "cyclic": {"sampling": {"kind": "cyclic_poisson", "groups": 3, "seed": 1}},
+    "cyclic_patients": PATIENTS | {"sampling": {"kind": "cyclic_poisson", "groups": 4, "seed": 1}},
     "large_delta": {"privacy": {"adjacency": "add_remove", "unit": "record", "delta": 0.01, "noise_multiplier": 2.0}},
 }
 """By name, in what each differs from the plain spec of a noisy descent."""

@@ -33,6 +33,9 @@ COUNT = {
 }
 """A private evaluation, for a plan that has none."""
 
+POISSON = {"kind": "poisson", "records": 710, "expected_batch_size": 40}
+FIXED_SIZE = {"kind": "fixed_size", "records": 710, "expected_batch_size": 40}
+
 
 @pytest.mark.parametrize(
     ("name", "changes", "check", "told"),
@@ -64,6 +67,21 @@ COUNT = {
             "plan",
             "algorithm of plan: federated_zeta_dp_sgd has no such plan",
         ),
+        # Who is in a sample
+        (
+            "truncated",
+            {"plan.sampling.population_size": 710},
+            "statement",
+            "population_size must be 711 under add_remove, got 710",
+        ),
+        ("truncated", {"plan.sampling.largest_batch": 600}, "plan", "event: isn't that of the plan"),
+        ("truncated", {"plan.sampling.largest_batch": 39}, "statement", "sampling.largest_batch must be >= the 40 units expected"),
+        ("truncated", {"plan.sampling": POISSON}, "plan", "event: isn't that of the plan"),
+        ("plain", {"plan.sampling": FIXED_SIZE}, "plan", "event: isn't that of the plan"),
+        ("allocated", {"event.event.steps": 14}, "plan", "event: isn't that of the plan"),
+        ("cyclic", {"plan.sampling.groups": 6}, "plan", "event: isn't that of the plan"),
+        ("cyclic", {"plan.sampling.seed": ABSENT}, "statement", "sampling.cyclic_poisson.seed: Field required"),
+        ("cyclic", {"event.count": 13}, "plan", "event: isn't that of the plan"),
         # Clipping and filters
         ("spectral", {"plan.clipping.layers.0.bound": 0.1}, "statement", "must be the clipping bound 1.2688"),
         ("spectral", {"plan.clipping.layers.0.bound": 0.0}, "statement", "clipping.layer_bounds.layers.0.bound: Input should be greater"),

@@ -16,6 +16,7 @@ from tests.app.certificates_harness import finished_run, run_of, statement_of
 from zetadp.accountants.events import non_private_reason
 from zetadp.app.certificates.facts.guarantee import ApproximateDp
 from zetadp.app.certificates.facts.ledger_entry import LedgerFacts
+from zetadp.app.certificates.facts.wording import SAMPLED
 from zetadp.app.certificates.issuing.issue import issue_certificate
 from zetadp.app.certificates.page.plain import describe
 from zetadp.app.certificates.signing.envelope import Envelope
@@ -105,6 +106,33 @@ def test_a_guarantee_for_owners_rests_on_the_data_sets_word_for_whose_records_th
 def test_a_guarantee_for_rows_of_people_names_the_row_of_the_errata(reading: Readings) -> None:
     assert "C10" in reading("slices").certificate.errata
     assert "C10" not in reading("patients").certificate.errata
+
+
+@pytest.mark.parametrize(
+    ("name", "noise", "assumption"),
+    [
+        ("truncated", "drawn with probability 0.056338028169014086, samples cut to at most 60 of at most 711 records", "is used"),
+        ("fixed_size", "on samples of exactly 40 of 710 records", "random set"),
+        (
+            "allocated",
+            "noise of standard deviation 1.0 on each real component, each in 7 steps",
+            "one step",
+        ),
+        ("cyclic", "14 releases with complex_gaussian noise", "one group"),
+        ("cyclic_patients", "10 releases with complex_gaussian noise", "one group"),
+    ],
+)
+def test_a_certificate_tells_how_samples_were_drawn(name: str, noise: str, assumption: str, text: Texts, reading: Readings) -> None:
+    assert noise in text(name)
+    (told,) = (line for line in reading(name).assumptions if line in SAMPLED.values())
+    assert assumption in told
+
+
+def test_a_certificate_tells_whose_turn_it_is(text: Texts) -> None:
+    assert "Turns: 3 groups of units have samples of their own, one after the other: a unit can be in at most 14 of 40 samples." in text(
+        "cyclic"
+    )
+    assert "Epochs: of 7 steps each; one that isn't finished is charged as a whole." in text("allocated")
 
 
 def test_a_declared_number_is_called_so_and_nothing_counts_the_units(issued: Issued, text: Texts, reading: Readings) -> None:

@@ -27,9 +27,10 @@ from zetadp.trainer.engine.gradients.clipping import CLIP_MARGIN
 from zetadp.trainer.engine.gradients.spectral_vector import Spectra
 from zetadp.trainer.engine.team.interface import Alone
 from zetadp.trainer.specs.algorithms.spectral_dp import SpectralDp
-from zetadp.trainer.specs.execution_plan import ExecutionPlan, FlatClipping, PoissonSampling
+from zetadp.trainer.specs.execution_plan import ExecutionPlan, FlatClipping
 from zetadp.trainer.specs.network_training import NetworkTraining
 from zetadp.trainer.specs.projection import LayerSpectrum, SpectralProjection
+from zetadp.trainer.specs.sampling import PoissonSampling
 
 LAYERS: list[dict[str, Any]] = [
     {"kind": "unflatten", "channels": 2, "height": 8, "width": 8},

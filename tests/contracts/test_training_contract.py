@@ -22,7 +22,8 @@ from zetadp.accountants.events import PoissonSampled, Release, Repeated
 from zetadp.mechanisms import Mechanism, NoiseSource, RandomStream
 from zetadp.trainer import ALGORITHMS, FederatedZetaDpSgd, RuntimeSpec, TrainingSpec, load_train
 from zetadp.trainer.data.splits import record_keys
-from zetadp.trainer.engine import ClippedGradients, ClippedSum, loop, units_at_nodes
+from zetadp.trainer.engine import ClippedGradients, ClippedSum, units_at_nodes
+from zetadp.trainer.engine.gradients import sampling
 from zetadp.trainer.engine.gradients.clipping import CLIP_MARGIN
 from zetadp.trainer.layers.flat_parameters import as_real
 from zetadp.trainer.specs.execution_plan import LayerBoundsClipping
@@ -75,20 +76,20 @@ def _total_bound(spec: NetworkTraining, bound: float) -> float:
 
 def _nodes(spec: NetworkTraining) -> tuple[int, ...]:
     """Units at each node; one node where there is no federation."""
-    sampling = spec.plan().sampling
+    drawn_from = spec.plan().sampling
     if not isinstance(spec, FederatedZetaDpSgd):
-        return (sampling.records,)
+        return (drawn_from.records,)
     data = spec.data.read()
     keys = record_keys(data.training_features, data.training_targets)
     sizes = tuple(len(units) for units in units_at_nodes(keys, spec.nodes, spec.distribution_seed))
-    assert sum(sizes) == sampling.records
+    assert sum(sizes) == drawn_from.records
     return sizes
 
 
 def _observe(spec: NetworkTraining, workdir: Path) -> Observed:
     seen = Observed()
     kind = type(spec.plan().mechanism)
-    original_release, original_sample = kind.release, loop.poisson_sample
+    original_release, original_sample = kind.release, sampling.poisson_sample
 
     def release(self: Mechanism, value: Tensor, source: NoiseSource[Tensor]) -> Tensor:
         released = original_release(self, value, source)
@@ -107,7 +108,7 @@ def _observe(spec: NetworkTraining, workdir: Path) -> Observed:
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kind, "release", release)
-        patch.setattr(loop, "poisson_sample", sample)
+        patch.setattr(sampling, "poisson_sample", sample)
         runtime = RuntimeSpec(device="cpu", threads=1)
         seen.report = load_train(spec)(spec, spec.plan(), runtime, workdir, report=lambda _event: None, should_stop=lambda: False)
     return seen

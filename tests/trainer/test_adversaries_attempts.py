@@ -30,8 +30,9 @@ from zetadp.trainer.engine import (
 )
 from zetadp.trainer.engine.noise import randomness, releasing
 from zetadp.trainer.errors import TrainingStopped
-from zetadp.trainer.specs.execution_plan import ExecutionPlan, FlatClipping, PoissonSampling, clipped_sensitivity
+from zetadp.trainer.specs.execution_plan import ExecutionPlan, FlatClipping, clipped_sensitivity
 from zetadp.trainer.specs.report import CheckpointWritten, TrainingEvent
+from zetadp.trainer.specs.sampling import PoissonSampling
 
 EVERY_STEP = RuntimeSpec(device="cpu", threads=1, checkpoint_seconds=0.0)
 STOPPED_AFTER, STEPS = 3, 6

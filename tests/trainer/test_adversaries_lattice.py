@@ -67,17 +67,10 @@ from zetadp.trainer.engine.noise.releasing import Clipped
 from zetadp.trainer.layers.linear import ComplexLinear
 from zetadp.trainer.specs.algorithms.functional_mechanism import FunctionalMechanism
 from zetadp.trainer.specs.autoencoder import AutoencoderShape
-from zetadp.trainer.specs.execution_plan import (
-    AdaptiveClipping,
-    Clipping,
-    FederatedSampling,
-    FlatClipping,
-    L1Clipping,
-    PoissonSampling,
-    PrivateEvaluation,
-)
+from zetadp.trainer.specs.execution_plan import AdaptiveClipping, Clipping, FlatClipping, L1Clipping, PrivateEvaluation
 from zetadp.trainer.specs.plans import StatisticReleasePlan
 from zetadp.trainer.specs.projection import SpectralProjection
+from zetadp.trainer.specs.sampling import FederatedSampling, PoissonSampling
 
 UNITS = 16
 BOUND = 1.0

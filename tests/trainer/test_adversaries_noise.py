@@ -40,7 +40,8 @@ from zetadp.trainer.engine import (
 )
 from zetadp.trainer.engine.noise import noise_watch, releasing
 from zetadp.trainer.engine.noise.randomness import Randomness
-from zetadp.trainer.specs.execution_plan import FederatedSampling, FlatClipping, PoissonSampling
+from zetadp.trainer.specs.execution_plan import FlatClipping
+from zetadp.trainer.specs.sampling import FederatedSampling, PoissonSampling
 
 Noise = ComplexGaussian | Gaussian | Laplace
 Adversary = Callable[[Tensor, Sequence[Tensor]], Tensor]

@@ -35,30 +35,21 @@ from zetadp.trainer.engine import (
     SeededRandomness,
     Site,
     TrainingState,
-    loop,
 )
 from zetadp.trainer.engine import run as lifecycle
 from zetadp.trainer.engine.autoencoders import SLOPES, ClippedRows
 from zetadp.trainer.engine.autoencoders import clipping as rows_clipping
 from zetadp.trainer.engine.autoencoders.network import Autoencoder
 from zetadp.trainer.engine.autoencoders.rows import TrainingRows
-from zetadp.trainer.engine.gradients import clipping
+from zetadp.trainer.engine.gradients import clipping, sampling
 from zetadp.trainer.engine.gradients.contributions import check_contributions
 from zetadp.trainer.engine.gradients.per_unit import Microbatch
 from zetadp.trainer.engine.noise import releasing
 from zetadp.trainer.layers.rules import LayerGradients
 from zetadp.trainer.specs.autoencoder import AutoencoderShape
-from zetadp.trainer.specs.execution_plan import (
-    AdaptiveClipping,
-    Clipping,
-    FederatedSampling,
-    FlatClipping,
-    L1Clipping,
-    PerLayerClipping,
-    PoissonSampling,
-    clipped_sensitivity,
-)
+from zetadp.trainer.specs.execution_plan import AdaptiveClipping, Clipping, FlatClipping, L1Clipping, PerLayerClipping, clipped_sensitivity
 from zetadp.trainer.specs.projection import SpectralProjection
+from zetadp.trainer.specs.sampling import FederatedSampling, PoissonSampling
 
 STEPS = (40, 100)
 MULTIPLIERS = {40: 1.5, 100: 2.25}
@@ -235,7 +226,7 @@ def test_autoencoders_rows_are_tried_too(of: Clipping, members: Tensor | None, m
 # Sampling
 
 Sampler = Callable[[int, float, RandomStream], NDArray[np.intp]]
-POISSON = loop.poisson_sample
+POISSON = sampling.poisson_sample
 UNLIKELY = 1e-6
 """Of right samples, in each of four tests; seeds are fixed."""
 
@@ -347,7 +338,7 @@ def _two_sided(law: Any, found: float) -> float:
 @pytest.mark.parametrize("broken", SAMPLERS)
 def test_samples_that_are_not_poissons_are_found(broken: str, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(5):
-        monkeypatch.setattr(loop, "poisson_sample", SAMPLERS[broken]())
+        monkeypatch.setattr(sampling, "poisson_sample", SAMPLERS[broken]())
         assert min(p_values(sampled(steps, seed), LOT / UNITS).values()) < UNLIKELY
 
 

@@ -19,8 +19,8 @@ from zetadp.accountants.events import PoissonSampled, Release, Repeated
 from zetadp.mechanisms import Gaussian, Laplace, Mechanism, RandomStream
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import ExecutionPlan
-from zetadp.trainer.engine import loop
 from zetadp.trainer.engine.autoencoders import ClippedRows
+from zetadp.trainer.engine.gradients import sampling
 from zetadp.trainer.engine.gradients.clipping import CLIP_MARGIN
 from zetadp.trainer.errors import TrainingStopped
 from zetadp.trainer.specs.algorithms.dp_sgd_laplace import DpSgdLaplace
@@ -62,7 +62,7 @@ class Samples:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sizes: list[int] = []
         self.asked: set[tuple[int, float]] = set()
-        original = loop.poisson_sample
+        original = sampling.poisson_sample
 
         def sample(units: int, probability: float, stream: RandomStream) -> NDArray[np.intp]:
             drawn = original(units, probability, stream)
@@ -70,7 +70,7 @@ class Samples:
             self.asked.add((units, probability))
             return drawn
 
-        monkeypatch.setattr(loop, "poisson_sample", sample)
+        monkeypatch.setattr(sampling, "poisson_sample", sample)
 
 
 # The plan

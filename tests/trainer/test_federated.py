@@ -26,8 +26,9 @@ from zetadp.trainer.engine import (
 )
 from zetadp.trainer.engine import network_run as training
 from zetadp.trainer.engine.gradients.clipping import CLIP_MARGIN
-from zetadp.trainer.specs.execution_plan import AdaptiveClipping, Clipping, FederatedSampling, FlatClipping
+from zetadp.trainer.specs.execution_plan import AdaptiveClipping, Clipping, FlatClipping
 from zetadp.trainer.specs.report import RunReport
+from zetadp.trainer.specs.sampling import FederatedSampling
 
 NODES, UNITS, LOT = 3, 30, 5
 ADAPTIVE = AdaptiveClipping(initial_bound=0.5, quantile=0.7, learning_rate=0.2, count_share=0.1)

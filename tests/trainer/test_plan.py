@@ -15,15 +15,9 @@ from zetadp.accountants.events import Composed, PoissonSampled, Release, Repeate
 from zetadp.mechanisms import ComplexGaussian, Gaussian, InvalidParameter, Sensitivity
 from zetadp.trainer import ALGORITHMS, AnyTrainingSpec, ExecutionPlan, FederatedZetaDpSgd, TrainingSpec, ZetaDpSgd
 from zetadp.trainer.data import DataSetFacts
-from zetadp.trainer.specs.execution_plan import (
-    AdaptiveClipping,
-    FederatedSampling,
-    FlatClipping,
-    PerLayerClipping,
-    PoissonSampling,
-    PrivateEvaluation,
-)
+from zetadp.trainer.specs.execution_plan import AdaptiveClipping, FlatClipping, PerLayerClipping, PrivateEvaluation
 from zetadp.trainer.specs.plan_base import Plan
+from zetadp.trainer.specs.sampling import FederatedSampling, PoissonSampling
 
 SPEC: TypeAdapter[AnyTrainingSpec] = TypeAdapter(AnyTrainingSpec)
 ADAPTIVE = {"kind": "adaptive", "quantile": 0.5, "learning_rate": 0.2, "count_share": 0.01}

@@ -21,14 +21,8 @@ from zetadp.trainer import ExecutionPlan, FederatedZetaDpSgd, RuntimeSpec, load_
 from zetadp.trainer.engine import Alone, ParameterLayout, PrivateLoop, SeededRandomness, Site, TrainingState
 from zetadp.trainer.engine.noise.randomness import randomness_of
 from zetadp.trainer.engine.noise.releasing import gradient
-from zetadp.trainer.specs.execution_plan import (
-    AdaptiveClipping,
-    Clipping,
-    FederatedSampling,
-    FlatClipping,
-    PerLayerClipping,
-    PoissonSampling,
-)
+from zetadp.trainer.specs.execution_plan import AdaptiveClipping, Clipping, FlatClipping, PerLayerClipping
+from zetadp.trainer.specs.sampling import FederatedSampling, PoissonSampling
 
 SIZES, LOT, STD = (9, 8, 8), 4, 0.7
 ADAPTIVE = AdaptiveClipping(initial_bound=0.5, quantile=0.7, learning_rate=0.2, count_share=0.1)

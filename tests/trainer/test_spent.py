@@ -10,7 +10,8 @@ from zetadp.accountants import deadline
 from zetadp.mechanisms import Adjacency, ComplexGaussian, Sensitivity
 from zetadp.trainer.engine import EpsilonSpent
 from zetadp.trainer.engine.spent import QUICK_ACCOUNTANT, TIGHT_ACCOUNTANTS
-from zetadp.trainer.specs.execution_plan import ExecutionPlan, FlatClipping, PoissonSampling
+from zetadp.trainer.specs.execution_plan import ExecutionPlan, FlatClipping
+from zetadp.trainer.specs.sampling import PoissonSampling
 
 
 def _plan(*, records: int, batch: int, std: float, steps: int, delta: float) -> ExecutionPlan:

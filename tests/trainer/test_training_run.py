@@ -18,8 +18,9 @@ from zetadp.mechanisms import ComplexGaussian, Gaussian, NoiseSource, RandomOrig
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import ExecutionPlan, RuntimeSpec, ZetaDpSgd, load_train
 from zetadp.trainer.errors import CheckpointRefused, TrainingAborted, TrainingDiverged, TrainingStopped
-from zetadp.trainer.specs.execution_plan import FlatClipping, PoissonSampling, PrivateEvaluation
+from zetadp.trainer.specs.execution_plan import FlatClipping, PrivateEvaluation
 from zetadp.trainer.specs.report import CheckpointWritten, Metrics, Progress, RunReport, Started, TrainingEvent
+from zetadp.trainer.specs.sampling import PoissonSampling
 
 RUNTIME = RuntimeSpec(microbatch_size=16, checkpoint_seconds=0.0, threads=1)
 PUBLIC = {"kind": "public_held_out"}

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Protocol, final
 
 import torch
@@ -20,13 +20,12 @@ from zetadp.trainer.engine.finite import all_finite
 from zetadp.trainer.engine.gradients.canaries import Canaries
 from zetadp.trainer.engine.gradients.probe import made_up_features, mode
 from zetadp.trainer.engine.gradients.problem import Problem
-from zetadp.trainer.engine.gradients.sampling import poisson_sample
+from zetadp.trainer.engine.gradients.sampling import SiteSampler
 from zetadp.trainer.engine.gradients.spectral_vector import Spectra
 from zetadp.trainer.engine.noise import releasing
 from zetadp.trainer.engine.noise.noise_watch import NoiseWatch
 from zetadp.trainer.engine.noise.randomness import Randomness
 from zetadp.trainer.engine.noise.releasing import Clipped
-from zetadp.trainer.engine.team.distributed import rows
 from zetadp.trainer.engine.team.interface import Team
 from zetadp.trainer.engine.torch_seed import torch_seeded
 from zetadp.trainer.layers.flat_parameters import ParameterLayout
@@ -73,10 +72,16 @@ class TrainingState:
 @final
 @dataclass(frozen=True)
 class Site:
-    """A place with units: it samples among them and adds noise, with its own randomness. ``units``: their numbers, (units,), int64."""
+    r"""A place with units: it samples among them and adds noise, with its own randomness.
+
+    Attributes:
+      units: their numbers, (units,), int64.
+      groups: with cyclic sampling the group of every number of a unit, canaries included, (units,), int64.
+    """
 
     units: Tensor
     randomness: Randomness
+    groups: Tensor | None = None
 
 
 def arrives(_step: int, _site: int, vector: Tensor) -> Tensor | None:
@@ -120,9 +125,16 @@ class PrivateLoop:
         if not sampling.is_declared and sampling.records != found:
             raise InvalidParameter("plan.sampling.records", f"{found}, the number of units in the data set", sampling.records)
 
+    @cached_property
+    def _samplers(self) -> tuple[SiteSampler, ...]:
+        return tuple(SiteSampler(self.plan.sampling, site.randomness, self.team, site.groups) for site in self.sites)
+
     def step(self, state: TrainingState) -> TrainingState:
         """The state after one more release of each site; its parameters might not be finite (``Publisher.after_step`` checks that)."""
         step = state.step + 1
+        if any(sampler.is_lost(step) for sampler in self._samplers):
+            # The step is charged and releases nothing.
+            return replace(state, step=step)
         if self.canaries is not None:
             self.canaries.prepare(step)
         # All divisors are public constants, and one pass divides by all of them.
@@ -161,12 +173,11 @@ class PrivateLoop:
 
     def _released(self, state: TrainingState, parameters: Mapping[str, Tensor], place: int) -> Tensor:
         step, clipping, site = state.step + 1, self.plan.clipping, self.sites[place]
-        mine = rows(self._units(state, site), self.team)
         # An empty sample is treated the same way: a skipped release would reveal that nobody was sampled.
         stream = site.randomness.sampling(step)
-        drawn = torch.from_numpy(poisson_sample(len(mine), self.plan.sampling.probability, stream))
-        with _fresh_masks(stream, mine.device) if self.draws_masks else nullcontext():
-            clipped = self.clipped.sum(parameters, mine.index_select(0, drawn.to(mine.device)), state.bound)
+        drawn = self._samplers[place].sample(step, self._units(state, site), stream)
+        with _fresh_masks(stream, drawn.device) if self.draws_masks else nullcontext():
+            clipped = self.clipped.sum(parameters, drawn, state.bound)
         query = releasing.query(clipping, clipped, len(drawn), state.bound)
         dtype = torch.float64 if state.parameters.dtype == torch.float64 else self._dtype
         # The sum first, then noise once: shares of noise, each rounded separately, don't add up to the noise that is accounted for.

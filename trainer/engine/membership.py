@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from zetadp.trainer.data.splits import Keys, dealt, numbered
+from zetadp.trainer.specs.sampling import CyclicPoissonSampling, Sampling
 
 
 def members_of(users: NDArray[Any], records_per_user: int) -> Tensor:
@@ -53,6 +54,19 @@ def units_at_nodes(keys: Keys, nodes: int, seed: int) -> tuple[Tensor, ...]:
     """
     places = dealt(keys, nodes, seed, "distribution of units to nodes")
     return tuple(torch.from_numpy(np.flatnonzero(places == node).astype(np.int64)) for node in range(nodes))
+
+
+def groups_of(sampling: Sampling, keys: Callable[[], Keys]) -> Tensor | None:
+    r"""The group of each unit, (units,), int64, with cyclic sampling; None with any other.
+
+    A unit's group follows from the public seed and the unit's key alone, so one more unit moves nobody else.
+
+    Args:
+      keys: gives the units' keys; units with the same key are in the same group.
+    """
+    if not isinstance(sampling, CyclicPoissonSampling):
+        return None
+    return torch.from_numpy(dealt(keys(), sampling.groups, sampling.seed, "groups that take turns"))
 
 
 def seed_of(seed: int, purpose: str) -> int:

@@ -22,7 +22,7 @@ from zetadp.trainer.engine.gradients.contributions import check_contributions
 from zetadp.trainer.engine.gradients.problem import Problem
 from zetadp.trainer.engine.loaded_network import LoadedNetwork, records_of
 from zetadp.trainer.engine.loop import PrivateLoop, Site, TrainingState, draws_masks
-from zetadp.trainer.engine.membership import members_of
+from zetadp.trainer.engine.membership import groups_of, members_of
 from zetadp.trainer.engine.noise.noise_watch import NoiseWatch
 from zetadp.trainer.engine.noise.prefetch import NoiseAhead
 from zetadp.trainer.engine.noise.randomness import randomness_of, stream_of
@@ -38,6 +38,7 @@ from zetadp.trainer.specs.execution_plan import ExecutionPlan
 from zetadp.trainer.specs.network_training import NetworkTraining, PrivateAccuracy, PublicHeldOut, SampledTraining
 from zetadp.trainer.specs.report import MetricValues
 from zetadp.trainer.specs.run_findings import findings_of
+from zetadp.trainer.specs.sampling import CyclicPoissonSampling
 
 Places = Callable[[int, Callable[[], Keys]], Sequence[Tensor]]
 """The number of units, and a function that gives their keys -> the units at each site."""
@@ -74,7 +75,8 @@ class NoisyGradients:
         problem = Problem(loaded.network, losses_for(facts), loaded.features, loaded.targets, members)
         if spec.augmentation is not None:
             problem = with_variants(problem, spec.augmentation, loaded.front)
-        places = self.places(problem.units, partial(_keys, data, None if members is None else data.training_users))
+        keys = partial(_keys, data, None if members is None else data.training_users)
+        places, groups = self.places(problem.units, keys), groups_of(plan.sampling, keys)
         first = problem.units
         if spec.audit is not None:
             problem = with_canaries(problem, spec.audit.canaries, plan.clipping.bound, facts.classes)
@@ -83,7 +85,11 @@ class NoisyGradients:
         )
         setting.runtime.check_probe(keeps_its_bits=clipped.settle())
         canaries = None if spec.audit is None else Canaries(problem, clipped, first, facts.classes)
-        sites = tuple(Site(units.to(device), randomness_of(spec.seed, number, setting.team)) for number, units in enumerate(places))
+        if canaries is not None and isinstance(plan.sampling, CyclicPoissonSampling):
+            assert groups is not None  # of that sampling
+            # Canaries take turns too; nobody else's group depends on them.
+            groups = torch.cat((groups, torch.arange(canaries.count) % plan.sampling.groups))
+        sites = tuple(Site(units.to(device), randomness_of(spec.seed, number, setting.team), groups) for number, units in enumerate(places))
         content = partial(_model, loaded, architecture(spec, spec.model, facts))
         return PreparedNetwork(spec, plan, setting, loaded, clipped, canaries, sites, Descent.of(spec, plan), content)
 
@@ -177,7 +183,7 @@ class PreparedNetwork(PreparedRun):
             clipped=clipped,
             layout=loaded.layout,
             plan=plan,
-            sites=sites if self._ahead is None else (Site(sites[0].units, self._ahead),),
+            sites=sites if self._ahead is None else (replace(sites[0], randomness=self._ahead),),
             optimizer=optimization.updated,
             team=setting.team,
             draws_masks=clipped.problem.is_random or draws_masks(clipped.problem),

@@ -10,96 +10,15 @@ import math
 from abc import ABC, abstractmethod
 from typing import Annotated, ClassVar, Literal, Self, final
 
-from pydantic import Field, Strict, model_validator
+from pydantic import Field, model_validator
 
-from zetadp.accountants.events import Composed, Event, PoissonSampled, Release, Repeated
+from zetadp.accountants.events import Composed, Event, Release, Repeated
 from zetadp.mechanisms import AnyMechanism, ComplexGaussian, Gaussian, Laplace
 from zetadp.mechanisms.base import Adjacency, Count, OpenProbability, Positive, PrivacyUnit, Sensitivity, Value, is_absent
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.specs.plan_base import Plan
 from zetadp.trainer.specs.projection import MOST_LAYERS, LayerName, SpectralProjection
-
-LARGEST_FEDERATION = 10_000
-"""The most nodes."""
-
-
-@final
-class PoissonSampling(Value):
-    r"""Every unit of privacy joins a step's sample independently.
-
-    Attributes:
-      records: N, units to sample from: training records, or users where the guarantee is for users. A public number: the probability
-        follows from it.
-      expected_batch_size: units expected in a sample: the public constant that noisy sums are divided by; <= records. The sample's own
-        size is never used, since dividing by it would release it (errata Z11).
-      is_declared: N was declared, and may differ from the actual number of units; otherwise it was counted.
-    """
-
-    kind: Literal["poisson"] = "poisson"
-    records: Count
-    expected_batch_size: Count
-    is_declared: Annotated[bool, Strict()] = False
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.expected_batch_size > self.records:
-            what = "units that are declared" if self.is_declared else "training records"
-            raise InvalidParameter("expected_batch_size", f"<= the {self.records} {what}", self.expected_batch_size)
-        return self
-
-    @property
-    def nodes(self) -> int:
-        """One place, which has all units."""
-        return 1
-
-    @property
-    def probability(self) -> float:
-        """Sampling probability of one unit, in (0, 1]."""
-        return self.expected_batch_size / self.records
-
-    @property
-    def largest_expected_batch(self) -> float:
-        """Units expected in one sample; infinite where a declared N bounds nothing."""
-        return math.inf if self.is_declared else float(self.expected_batch_size)
-
-
-@final
-class FederatedSampling(Value):
-    r"""Every node takes a Poisson sample of its own units in every round, all nodes with one probability.
-
-    Attributes:
-      nodes: the number of nodes. Every unit is at exactly one node; nobody but the node needs to know how many it has.
-      records: N, the units at all nodes together. A public number, as in ``PoissonSampling``.
-      expected_batch_size: units expected in the sample of a node that has an equal share of them: the public constant that each node
-        divides its noisy sum by; nodes * expected_batch_size <= records.
-      is_declared: as in ``PoissonSampling``.
-    """
-
-    kind: Literal["federated_poisson"] = "federated_poisson"
-    nodes: Annotated[int, Strict(), Field(ge=1, le=LARGEST_FEDERATION)]
-    records: Count
-    expected_batch_size: Count
-    is_declared: Annotated[bool, Strict()] = False
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.expected_batch_size * self.nodes > self.records:
-            expected = f"<= {self.records // self.nodes}, one node's share of {self.records} units"
-            raise InvalidParameter("expected_batch_size", expected, self.expected_batch_size)
-        return self
-
-    @property
-    def probability(self) -> float:
-        """Sampling probability of one unit, in (0, 1], the same at every node."""
-        return self.expected_batch_size * self.nodes / self.records
-
-    @property
-    def largest_expected_batch(self) -> float:
-        """Units expected in one sample if all of them were at one node; infinite where a declared N bounds nothing."""
-        return math.inf if self.is_declared else float(self.expected_batch_size * self.nodes)
-
-
-Sampling = Annotated[PoissonSampling | FederatedSampling, Field(discriminator="kind")]
+from zetadp.trainer.specs.sampling import Sampling
 
 
 class ClippingRule(Value, ABC):
@@ -366,16 +285,11 @@ class ExecutionPlan(Plan):
     def event_after(self, steps: int) -> Event:
         r"""The event of the first ``steps`` steps, >= 1, for the worst placed unit.
 
-        In a federation it is one node's: a unit lives at one node only. Given what was released so far, the other nodes' releases and
-        the server's update don't depend on that unit (their data and noise are others'), so against everybody who sees all releases
-        the unit's loss is that of its own node's releases; and every node has the same probability and the same noise.
-
         With private evaluations it is both, composed. A training unit is touched by the noisy sums alone: given those, the counts are
         functions of others' data. A held-out unit is touched by the counts alone. Whichever unit it is, its loss is at most that of
         all the releases together.
         """
-        sampled = PoissonSampled(probability=self.sampling.probability, event=Release(mechanism=self.mechanism))
-        training = Repeated(count=steps, event=sampled)
+        training = self.sampling.event(Release(mechanism=self.mechanism), steps)
         counts = 0 if self.evaluation is None else self.evaluation.releases(steps, self.steps)
         if self.evaluation is None or counts == 0:
             return training

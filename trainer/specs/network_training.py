@@ -21,10 +21,8 @@ from zetadp.trainer.specs.execution_plan import (
     AdaptiveClipping,
     Clipping,
     ExecutionPlan,
-    FederatedSampling,
     FlatClipping,
     PerLayerClipping,
-    PoissonSampling,
     PrivateEvaluation,
     clipped_sensitivity,
 )
@@ -35,6 +33,8 @@ from zetadp.trainer.specs.plans import AnyPlan
 from zetadp.trainer.specs.projection import SpectralProjection
 from zetadp.trainer.specs.report import HeldOut
 from zetadp.trainer.specs.run_findings import CanaryAudit
+from zetadp.trainer.specs.samplers import AnySampler, OnePlaceSampling, PoissonSampler, is_poisson
+from zetadp.trainer.specs.sampling import FederatedSampling
 from zetadp.trainer.specs.units import check_split, check_split_rule, check_unit
 
 # Gradients are float32: outside this range they, or their squares, vanish or overflow.
@@ -116,6 +116,7 @@ class SampledTraining(TrainingSpec, ABC):
       privacy: the requested guarantee. Its unit is what one row of the data set is, or the user whose rows they are.
       expected_batch_size: units expected in one sample.
       steps: the number of noisy gradients released.
+      sampling: how each step's units are drawn; Poisson samples unless it says otherwise.
       records_per_user: for a guarantee for users, and only there: how many of a user's first records, in the data set's order, are used.
         Who else is in the data doesn't change them.
       declared_units: N, the assumed number of units of privacy in the training data: a public number, known without counting them. The
@@ -128,15 +129,18 @@ class SampledTraining(TrainingSpec, ABC):
     privacy: PrivacyTarget
     expected_batch_size: PositiveInt
     steps: PositiveInt
+    sampling: AnySampler = Field(default=PoissonSampler(), exclude_if=is_poisson)
     records_per_user: PositiveInt | None = None
     declared_units: PositiveInt | None = None
     evaluation: Annotated[NoEvaluation | PublicHeldOut | PrivateAccuracy, Field(discriminator="kind")] = NoEvaluation()
     # Left out of JSON where absent: most runs have none.
     audit: CanaryAudit | None = Field(default=None, exclude_if=is_absent)
 
-    @abstractmethod
-    def sampling(self, units: int, *, is_declared: bool) -> PoissonSampling | FederatedSampling:
+    def planned_sampling(self, units: int, *, is_declared: bool) -> OnePlaceSampling | FederatedSampling:
         """How a step's sample is drawn from this many units. Raises InvalidParameter if it can't be."""
+        if self.audit is not None and self.sampling.kind == "truncated_poisson":
+            raise InvalidParameter("audit", "absent with truncated_poisson samples, which canaries would crowd", self.audit.canaries)
+        return self.sampling.planned(units, self.expected_batch_size, self.privacy.adjacency, is_declared=is_declared)
 
     @abstractmethod
     def planned_clipping(self, facts: DataSetFacts) -> Clipping:
@@ -247,7 +251,7 @@ class SampledTraining(TrainingSpec, ABC):
     def plan_with(self, facts: DataSetFacts, noise_std: float) -> ExecutionPlan:
         """The plan with this noise per real component of what is released. Raises InvalidParameter if spec and data don't fit."""
         check_split(facts, self.privacy.adjacency)
-        sampling = self.sampling(self.units(facts), is_declared=self.declared_units is not None)
+        sampling = self.planned_sampling(self.units(facts), is_declared=self.declared_units is not None)
         self.check_network(facts)
         clipping = self.planned_clipping(facts)
         mechanism = ComplexGaussian if self.is_complex else Gaussian

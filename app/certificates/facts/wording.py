@@ -149,7 +149,22 @@ DECLARED_NUMBER = (
     "records is public"
 )
 
-SAMPLED_INDEPENDENTLY = "every unit joins every sample independently with the stated probability, secretly and afresh at each step"
+_INDEPENDENTLY = "every unit joins every sample independently with the stated probability, secretly and afresh at each step"
+
+SAMPLED = {
+    "poisson": _INDEPENDENTLY,
+    "federated_poisson": _INDEPENDENTLY,
+    "truncated_poisson": (
+        f"{_INDEPENDENTLY}; of a sample that is larger than stated a uniformly random part of the stated size is used, chosen secretly"
+    ),
+    "fixed_size": "every sample is a uniformly random set of the stated number of units, drawn secretly and afresh at each step",
+    "random_allocation": "in every epoch each unit takes part in one step, chosen uniformly, secretly and independently of all other units",
+    "cyclic_poisson": (
+        "each unit is in one group, which follows from that unit alone and may be known to everybody; in its group's turns "
+        "it joins the sample independently with the stated probability, secretly and afresh each time"
+    ),
+}
+"""How a plan's sampling, by its kind, drew the units."""
 
 PUBLIC_BOX = "the box that bounds the values, and every scaling before it, were chosen without looking at the data"
 

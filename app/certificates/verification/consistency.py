@@ -18,9 +18,10 @@ from zetadp.mechanisms import PrivacyError, RandomOrigin
 from zetadp.trainer import CERTIFIED, AnyPlan, FederatedZetaDpSgd
 from zetadp.trainer.specs.algorithms.obfuscation import Obfuscation
 from zetadp.trainer.specs.algorithms.spectral_dp import SpectralDp
-from zetadp.trainer.specs.execution_plan import ExecutionPlan, FederatedSampling
+from zetadp.trainer.specs.execution_plan import ExecutionPlan
 from zetadp.trainer.specs.plans import FeatureReleasePlan, RecordReleasePlan
 from zetadp.trainer.specs.report import FRACTIONS
+from zetadp.trainer.specs.sampling import FederatedSampling
 
 LARGEST_FLOAT = fraction("1.7e308")
 

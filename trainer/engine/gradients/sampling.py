@@ -1,11 +1,33 @@
-r"""Decides who is in a step's sample."""
+r"""Decides who is in a step's sample, as the plan's sampling says.
+
+Uniform choices are exact: random words that would favour anybody are drawn again.
+"""
 
 from __future__ import annotations
 
+from typing import final
+
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.engine.noise.randomness import Randomness
+from zetadp.trainer.engine.team.distributed import rows
+from zetadp.trainer.engine.team.interface import Team
+from zetadp.trainer.specs.sampling import (
+    CyclicPoissonSampling,
+    FederatedSampling,
+    FixedSizeSampling,
+    PoissonSampling,
+    RandomAllocation,
+    Sampling,
+    TruncatedPoissonSampling,
+)
+
+KEY_BYTES = 32
+"""Of a stream's key."""
 
 
 def poisson_sample(units: int, probability: float, stream: RandomStream) -> NDArray[np.intp]:
@@ -18,3 +40,109 @@ def poisson_sample(units: int, probability: float, stream: RandomStream) -> NDAr
       probability: q for each unit, in (0, 1].
     """
     return np.flatnonzero(stream.uniform(units) <= probability)
+
+
+def uniform_integers(count: int, below: int, stream: RandomStream) -> NDArray[np.int64]:
+    """``count`` independent integers, each exactly uniform in 0 .. below - 1, for below < 2^53."""
+    # The largest multiple of ``below`` that 64 bits hold; a word from there on is drawn again.
+    end = np.uint64((2**64 // below) * below - 1)
+    words = _words(count, stream)
+    while len(refused := np.flatnonzero(words > end)):
+        words[refused] = _words(len(refused), stream)
+    return (words % np.uint64(below)).astype(np.int64)
+
+
+def uniform_subset(size: int, of: int, stream: RandomStream) -> NDArray[np.int64]:
+    r"""The numbers of a subset of ``size`` out of ``of``, ascending, each subset with the same probability, exactly.
+
+    The first ``size`` different ones of independent uniform numbers: given what was there before, each next one is uniform in the rest.
+    """
+    if size >= of:
+        return np.arange(of)
+    if 2 * size > of:
+        return np.setdiff1d(np.arange(of), uniform_subset(of - size, of, stream), assume_unique=True)
+    drawn = uniform_integers(2 * size, of, stream)
+    while len(first := np.unique(drawn, return_index=True)[1]) < size:
+        drawn = np.concatenate((drawn, uniform_integers(size, of, stream)))
+    return np.sort(drawn[np.sort(first)[:size]])
+
+
+def _words(count: int, stream: RandomStream) -> NDArray[np.uint64]:
+    words = np.empty(count, "<u8")
+    stream.fill(words)
+    return words
+
+
+@final
+class SiteSampler:
+    r"""The samples of one site in one process: its part of the units that take part in a step.
+
+    Args:
+      groups: of cyclic sampling: for each number of a unit its group, (units,), int64.
+    """
+
+    def __init__(self, sampling: Sampling, randomness: Randomness, team: Team, groups: Tensor | None = None) -> None:
+        self._sampling, self._randomness, self._team, self._groups = sampling, randomness, team, groups
+        self._allocated: tuple[int, NDArray[np.int64]] | None = None
+
+    def is_lost(self, step: int) -> bool:
+        r"""Whether nothing can be released in this step any more: its epoch began in another attempt, whose allocation nobody knows.
+
+        Allocations are secret, and in no checkpoint; with a second one a unit could take part in two steps of one epoch.
+        """
+        sampling = self._sampling
+        if not isinstance(sampling, RandomAllocation) or self._randomness.repeats:
+            return False
+        epoch, place = divmod(step - 1, sampling.epoch)
+        return place > 0 and (self._allocated is None or self._allocated[0] != epoch)
+
+    def sample(self, step: int, units: Tensor, stream: RandomStream) -> Tensor:
+        r"""The numbers of the units in this process's part of the sample, ascending in their places.
+
+        Args:
+          units: the numbers of all of the site's units, (units,), int64: the same in all processes, and throughout an epoch.
+          stream: for this step.
+        """
+        sampling = self._sampling
+        match sampling:
+            case PoissonSampling() | FederatedSampling():
+                mine = rows(units, self._team)
+                return _taken(mine, poisson_sample(len(mine), sampling.probability, stream))
+            case CyclicPoissonSampling():
+                mine = rows(units, self._team)
+                mine = mine[self._group_of(mine) == step % sampling.groups]
+                return _taken(mine, poisson_sample(len(mine), sampling.probability, stream))
+            case RandomAllocation():
+                mine = rows(units, self._team)
+                epoch, place = divmod(step - 1, sampling.epoch)
+                return _taken(mine, np.flatnonzero(self._allocation(len(mine), epoch, sampling.epoch) == place))
+            case TruncatedPoissonSampling():
+                common = self._common(stream, units.device)
+                drawn = poisson_sample(len(units), sampling.probability, common)
+                kept = drawn[uniform_subset(sampling.largest_batch, len(drawn), common)]
+                return rows(_taken(units, kept), self._team)
+            case FixedSizeSampling():
+                kept = uniform_subset(sampling.expected_batch_size, len(units), self._common(stream, units.device))
+                return rows(_taken(units, kept), self._team)
+
+    def _group_of(self, units: Tensor) -> Tensor:
+        assert self._groups is not None  # given for this sampling
+        return self._groups.to(units.device).index_select(0, units)
+
+    def _allocation(self, units: int, epoch: int, steps: int) -> NDArray[np.int64]:
+        """The step of the epoch that each unit takes part in, by its place among this process's units."""
+        if self._allocated is None or self._allocated[0] != epoch:
+            self._allocated = epoch, uniform_integers(units, steps, self._randomness.allocation(epoch))
+        return self._allocated[1]
+
+    def _common(self, stream: RandomStream, device: torch.device) -> RandomStream:
+        """One stream for all processes, which all take the same sample from it: that of the first one."""
+        if self._team.size == 1:
+            return stream
+        key = np.frombuffer(stream.key(), dtype=np.uint8).astype(np.float32)
+        told = self._team.sum(torch.from_numpy(key if self._team.rank == 0 else np.zeros(KEY_BYTES, np.float32)).to(device))
+        return RandomStream(bytes(told.to(torch.uint8).tolist()), stream.origin)
+
+
+def _taken(units: Tensor, places: NDArray[np.int64]) -> Tensor:
+    return units.index_select(0, torch.from_numpy(places).to(units.device))

@@ -157,6 +157,13 @@ class NoiseAhead:
         self._foresee(step)
         return self._randomness.sampling(step)
 
+    @property
+    def repeats(self) -> bool:
+        return self._randomness.repeats
+
+    def allocation(self, epoch: int, /) -> RandomStream:
+        return self._randomness.allocation(epoch)
+
     def noise(self, step: int, /) -> RandomStream:
         return self._randomness.noise(step)
 

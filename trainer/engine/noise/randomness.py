@@ -24,6 +24,15 @@ class Randomness(Protocol):
         """The stream that decides who is in the sample of ``step`` (counted from 1)."""
         ...
 
+    @property
+    def repeats(self) -> bool:
+        """Whether another attempt draws the same numbers."""
+        ...
+
+    def allocation(self, epoch: int, /) -> RandomStream:
+        """The stream that decides in which step of ``epoch`` (counted from 0) each unit takes part."""
+        ...
+
     def noise(self, step: int, /) -> RandomStream:
         """A new stream for the noise of ``step``."""
         ...
@@ -44,7 +53,14 @@ class FreshRandomness:
     def origin(self) -> RandomOrigin:
         return RandomOrigin.OPERATING_SYSTEM
 
+    @property
+    def repeats(self) -> bool:
+        return False
+
     def sampling(self, _step: int, /) -> RandomStream:
+        return self._sampling
+
+    def allocation(self, _epoch: int, /) -> RandomStream:
         return self._sampling
 
     def noise(self, _step: int, /) -> RandomStream:
@@ -65,8 +81,15 @@ class SeededRandomness:
     def origin(self) -> RandomOrigin:
         return RandomOrigin.USER_SEED
 
+    @property
+    def repeats(self) -> bool:
+        return True
+
     def sampling(self, step: int, /) -> RandomStream:
         return RandomStream.from_seed(self._seed, f"sampling step {step}")
+
+    def allocation(self, epoch: int, /) -> RandomStream:
+        return RandomStream.from_seed(self._seed, f"allocation in epoch {epoch}")
 
     def noise(self, step: int, /) -> RandomStream:
         return RandomStream.from_seed(self._seed, f"noise step {step}")

@@ -11,9 +11,10 @@ from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data import DigitsPhasePairs
 from zetadp.trainer.specs.base import PrivacyTarget, Seed
 from zetadp.trainer.specs.descent import AnyOptimizer, FedAdam, ServerOptimizer
-from zetadp.trainer.specs.execution_plan import LARGEST_FEDERATION, FederatedSampling
 from zetadp.trainer.specs.models.model_spec import ComplexMlp
 from zetadp.trainer.specs.network_training import BoundedTraining, PublicHeldOut
+from zetadp.trainer.specs.samplers import is_poisson
+from zetadp.trainer.specs.sampling import LARGEST_FEDERATION, FederatedSampling
 
 
 @final
@@ -75,7 +76,10 @@ class FederatedZetaDpSgd(BoundedTraining):
     def descent(self) -> AnyOptimizer:
         return self.server
 
-    def sampling(self, units: int, *, is_declared: bool) -> FederatedSampling:
+    def planned_sampling(self, units: int, *, is_declared: bool) -> FederatedSampling:
+        if not is_poisson(self.sampling):
+            expected = "poisson in a federation: nodes' samples of other kinds have no guarantee that is proved here"
+            raise InvalidParameter("sampling", expected, self.sampling.kind)
         if self.nodes > units:
             raise InvalidParameter("nodes", f"<= the {units} units of privacy", self.nodes)
         return FederatedSampling(nodes=self.nodes, records=units, expected_batch_size=self.expected_batch_size, is_declared=is_declared)

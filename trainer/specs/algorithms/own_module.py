@@ -10,8 +10,10 @@ from zetadp.mechanisms.base import Adjacency, Count, Value
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data.base import DataRecipe, DataSetFacts
 from zetadp.trainer.specs.base import PrivacyTarget
-from zetadp.trainer.specs.execution_plan import Clipping, PoissonSampling
+from zetadp.trainer.specs.execution_plan import Clipping
 from zetadp.trainer.specs.network_training import ClippingBound, FlatMethod, PerLayerMethod, SampledTraining
+from zetadp.trainer.specs.samplers import OnePlaceSampling, is_poisson
+from zetadp.trainer.specs.sampling import FederatedSampling
 
 _Words = Annotated[str, Field(min_length=1, max_length=4000)]
 
@@ -164,5 +166,7 @@ class OwnModule(SampledTraining):
         del facts
         return self.clipping.clipping(self.clipping_bound)
 
-    def sampling(self, units: int, *, is_declared: bool) -> PoissonSampling:
-        return PoissonSampling(records=units, expected_batch_size=self.expected_batch_size, is_declared=is_declared)
+    def planned_sampling(self, units: int, *, is_declared: bool) -> OnePlaceSampling | FederatedSampling:
+        if not is_poisson(self.sampling):
+            raise InvalidParameter("sampling", "poisson in the caller's own program", self.sampling.kind)
+        return super().planned_sampling(units, is_declared=is_declared)

@@ -15,7 +15,7 @@ from zetadp.mechanisms.spectral import AxisNumber
 from zetadp.trainer.data import DataSetFacts, DigitsPhasePairs
 from zetadp.trainer.specs.base import PrivacyTarget
 from zetadp.trainer.specs.descent import Adam, AnyOptimizer, Optimizer
-from zetadp.trainer.specs.execution_plan import LayerBound, LayerBoundsClipping, PoissonSampling
+from zetadp.trainer.specs.execution_plan import LayerBound, LayerBoundsClipping
 from zetadp.trainer.specs.models.layer_spec import Activation, BlockCirculantLinear, Convolution, Flatten, LayerSpec, Unflatten
 from zetadp.trainer.specs.models.model_spec import Sequential
 from zetadp.trainer.specs.models.shapes import Shape, each_layer
@@ -142,9 +142,6 @@ class SpectralDp(NetworkTraining):
     @property
     def descent(self) -> AnyOptimizer:
         return self.optimizer
-
-    def sampling(self, units: int, *, is_declared: bool) -> PoissonSampling:
-        return PoissonSampling(records=units, expected_batch_size=self.expected_batch_size, is_declared=is_declared)
 
     def planned_clipping(self, facts: DataSetFacts) -> LayerBoundsClipping:
         settings = self._settings(facts)

@@ -8,7 +8,6 @@ from zetadp.mechanisms.base import Adjacency
 from zetadp.trainer.data import DigitsPhasePairs
 from zetadp.trainer.specs.base import PrivacyTarget
 from zetadp.trainer.specs.descent import Adam, AnyOptimizer, GradientOptimizer, Sgd
-from zetadp.trainer.specs.execution_plan import PoissonSampling
 from zetadp.trainer.specs.models.model_spec import ComplexMlp
 from zetadp.trainer.specs.network_training import BoundedTraining, PublicHeldOut
 
@@ -59,6 +58,3 @@ class ZetaDpSgd(BoundedTraining):
     @property
     def descent(self) -> AnyOptimizer:
         return self.optimizer
-
-    def sampling(self, units: int, *, is_declared: bool) -> PoissonSampling:
-        return PoissonSampling(records=units, expected_batch_size=self.expected_batch_size, is_declared=is_declared)

@@ -13,7 +13,8 @@ from zetadp.app.certificates.facts.wording import ArithmeticName
 from zetadp.app.certificates.words.kinds.base import History, Kind, Setting
 from zetadp.app.certificates.words.kinds.projection import projection_lines
 from zetadp.app.certificates.words.releases import release_phrase, releases_of
-from zetadp.trainer.specs.execution_plan import AdaptiveClipping, Clipping, ExecutionPlan, FederatedSampling, LayerBoundsClipping
+from zetadp.trainer.specs.execution_plan import AdaptiveClipping, Clipping, ExecutionPlan, LayerBoundsClipping
+from zetadp.trainer.specs.sampling import CyclicPoissonSampling, FederatedSampling, RandomAllocation
 
 
 @final
@@ -41,7 +42,7 @@ class GradientSums(Kind):
         central = self._is_federated and setting.held_out == "private"
         return (
             wording.DECLARED_NUMBER if setting.is_declared else wording.COUNTED_NUMBER,
-            wording.SAMPLED_INDEPENDENTLY,
+            wording.SAMPLED[self.plan.sampling.kind],
             *wording.RUN_ASSUMPTIONS,
             *((setting.named(wording.USER_ASSUMPTION),) if setting.records_per_unit is not None else ()),
             *((wording.FEDERATED_ASSUMPTION,) if self._is_federated else ()),
@@ -56,6 +57,7 @@ class GradientSums(Kind):
         if isinstance(sampling, FederatedSampling):
             yield f"Nodes: {sampling.nodes}, each with units of its own. {sentence(wording.PARTICIPATION)}"
             yield f"  {sentence(wording.NODE_NOISE)}"
+        yield from _turns(plan, history.released)
         yield from (f"Noise: {line}." for line in self._noise(history))
         yield f"Clipping: {_bounded(plan.clipping)}: {_clipped(plan.clipping, setting)}."
         if plan.projection is not None:
@@ -75,10 +77,26 @@ class GradientSums(Kind):
         for release in found[:-1] if counts else found:
             units = joint if isinstance(plan.clipping, AdaptiveClipping) else ""
             nodes = " at each node" if self._is_federated else ""
-            yield f"{release_phrase(release, plan.unit)}{nodes}{units}"
+            turns = "; the data are the group whose turn it is" if isinstance(plan.sampling, CyclicPoissonSampling) else ""
+            yield f"{release_phrase(release, plan.unit)}{nodes}{turns}{units}"
         if counts and plan.evaluation is not None:
             noise = f"{plan.evaluation.mechanism.kind} noise of standard deviation {exact(plan.evaluation.mechanism.std)}"
             yield f"{counts} counts of correct answers among all {history.test_records} held-out records with {noise}"
+
+
+def _turns(plan: ExecutionPlan, released: int) -> Iterator[str]:
+    """Which steps a unit can be in, where it isn't each of them."""
+    match plan.sampling:
+        case CyclicPoissonSampling() as sampling:
+            groups, turns = sampling.groups, -(-released // sampling.groups)
+            yield (
+                f"Turns: {groups} groups of units have samples of their own, one after the other: a unit can be in at most {turns} of "
+                f"{released} samples."
+            )
+        case RandomAllocation() as sampling:
+            yield f"Epochs: of {sampling.epoch} steps each; one that isn't finished is charged as a whole."
+        case _:
+            return
 
 
 def _clipped(clipping: Clipping, setting: Setting) -> str:

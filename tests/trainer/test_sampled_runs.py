@@ -1,0 +1,237 @@
+r"""Runs with every sampling of a plan: what the loop drew is what the event says, through interruptions too, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from zetadp.accountants.events import (
+    Event,
+    FixedSizeSampled,
+    PoissonSampled,
+    RandomlyAllocated,
+    Release,
+    Repeated,
+    TruncatedPoissonSampled,
+)
+from zetadp.mechanisms import Gaussian, Sensitivity
+from zetadp.mechanisms.base import Adjacency
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer import FederatedZetaDpSgd, RuntimeSpec, ZetaDpSgd, load_train
+from zetadp.trainer.data import data_set_facts
+from zetadp.trainer.engine import load_checkpoint
+from zetadp.trainer.engine.gradients.sampling import SiteSampler
+from zetadp.trainer.engine.requests import request_digest
+from zetadp.trainer.errors import TrainingStopped
+from zetadp.trainer.specs.report import CheckpointWritten, TrainingEvent
+from zetadp.trainer.specs.sampling import (
+    CyclicPoissonSampling,
+    FixedSizeSampling,
+    RandomAllocation,
+    Sampling,
+    TruncatedPoissonSampling,
+)
+
+RUNTIME = RuntimeSpec(microbatch_size=16, checkpoint_seconds=0.0, threads=1)
+UNITS = 710
+SAMPLERS: dict[str, dict[str, Any]] = {
+    "truncated": {"kind": "truncated_poisson", "largest_batch": 120},
+    "fixed size": {"kind": "fixed_size"},
+    "allocation": {"kind": "random_allocation"},
+    "cyclic": {"kind": "cyclic_poisson", "groups": 3, "seed": 2},
+}
+STEPS, LOT = 12, 100
+"""An epoch of random allocation has seven steps, so that the last one isn't finished."""
+
+
+def _spec(spec_json: dict[str, Any], name: str, **changes: Any) -> ZetaDpSgd:
+    return ZetaDpSgd.model_validate(spec_json | {"sampling": SAMPLERS[name], "expected_batch_size": LOT, "steps": STEPS} | changes)
+
+
+def _expected(name: str, release: Release) -> Event:
+    match name:
+        case "truncated":
+            sampled: Event = TruncatedPoissonSampled(probability=LOT / UNITS, largest_batch=120, population_size=UNITS + 1, event=release)
+        case "fixed size":
+            sampled = FixedSizeSampled(sample_size=LOT, population_size=UNITS, event=release)
+        case "allocation":
+            return Repeated(count=2, event=RandomlyAllocated(steps=7, event=release))
+        case _:
+            return Repeated(count=4, event=PoissonSampled(probability=3 * LOT / UNITS, event=release))
+    return Repeated(count=STEPS, event=sampled)
+
+
+@dataclass
+class _Seen:
+    """What the loop drew, step by step."""
+
+    samples: list[list[int]] = field(default_factory=list)
+
+    def watch(self, patch: pytest.MonkeyPatch) -> None:
+        original = SiteSampler.sample
+
+        def sample(sampler: SiteSampler, step: int, units: Tensor, stream: RandomStream) -> Tensor:
+            drawn = original(sampler, step, units, stream)
+            assert torch.equal(units, torch.arange(UNITS))
+            self.samples.append(drawn.tolist())
+            return drawn
+
+        patch.setattr(SiteSampler, "sample", sample)
+
+
+def _turns(samples: list[list[int]]) -> list[int]:
+    """How many samples each unit was in."""
+    return [sum(unit in sample for sample in map(set, samples)) for unit in range(UNITS)]
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_the_loop_draws_what_the_event_says(name: str, spec_json: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, seen = _spec(spec_json, name), _Seen()
+    seen.watch(monkeypatch)
+    plan = spec.plan()
+    report = load_train(spec)(spec, plan, RUNTIME, tmp_path, report=lambda _event: None, should_stop=lambda: False)
+    assert plan.event == report.event == _expected(name, Release(mechanism=plan.mechanism))
+    assert len(seen.samples) == STEPS
+    sizes, turns = list(map(len, seen.samples)), _turns(seen.samples)
+    match name:
+        case "truncated":
+            assert max(sizes) <= 120
+            assert len(set(sizes)) > 1
+        case "fixed size":
+            assert set(sizes) == {LOT}
+        case "allocation":
+            assert sorted(unit for sample in seen.samples[:7] for unit in sample) == list(range(UNITS))
+            assert max(_turns(seen.samples[7:])) == 1
+        case _:
+            assert max(turns) == 4
+            assert max(_turns(seen.samples[:3])) == 1
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_users_are_sampled_as_units(name: str, spec_json: dict[str, Any]) -> None:
+    layers = [{"kind": "flatten"}, {"kind": "linear", "outputs": 4}]
+    changes: dict[str, Any] = {
+        "data": {"kind": "mri_phantoms", "patients": 40, "test_patients": 2, "slices": 1, "seed": 0},
+        "privacy": {"adjacency": "add_remove", "unit": "patient", "delta": 1e-3, "noise_multiplier": 4.0},
+        "model": {"kind": "sequential", "numbers": "complex", "layers": layers, "head": "magnitude"},
+        "records_per_user": 3,
+    }
+    plan = _spec(spec_json, name, expected_batch_size=10, **changes).plan()
+    assert (plan.sampling.records, plan.unit, plan.mechanism.sensitivity.l2) == (40, "patient", plan.clipping.bound)
+
+
+def _stops_after(events: list[TrainingEvent], step: int) -> bool:
+    return any(isinstance(event, CheckpointWritten) and event.step >= step - 1 for event in events)
+
+
+def _run_in_two(spec: ZetaDpSgd, folder: Path, stop: int) -> Tensor:
+    """Stops after ``stop`` steps, and resumes; the parameters where it stopped."""
+    events: list[TrainingEvent] = []
+    train, plan = load_train(spec), spec.plan()
+    with pytest.raises(TrainingStopped):
+        train(spec, plan, RUNTIME, folder, report=events.append, should_stop=lambda: _stops_after(events, stop))
+    digest = request_digest(spec, plan, data_set_facts(spec.data))
+    stopped = load_checkpoint(folder / "checkpoint.safetensors", digest, torch.device("cpu")).state
+    assert stopped.step == stop
+    _ = train(spec, plan, RUNTIME, folder, report=lambda _event: None, should_stop=lambda: False)
+    return stopped.parameters
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_a_resumed_run_with_a_seed_is_the_uninterrupted_one(name: str, spec_json: dict[str, Any], tmp_path: Path) -> None:
+    spec, model = _spec(spec_json, name), "artifacts/model.safetensors"
+    load_train(spec)(spec, spec.plan(), RUNTIME, tmp_path / "whole", report=lambda _event: None, should_stop=lambda: False)
+    _run_in_two(spec, tmp_path / "two", 5)
+    assert (tmp_path / "whole" / model).read_bytes() == (tmp_path / "two" / model).read_bytes()
+
+
+def test_a_resumed_run_releases_nothing_more_in_the_epoch_that_it_interrupted(
+    spec_json: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nobody knows any more who took part in the first three steps: in a new allocation somebody would take part twice.
+    spec = _spec(spec_json | {"reproducible": False, "seed": None}, "allocation", steps=7)
+    seen = _Seen()
+    seen.watch(monkeypatch)
+    stopped = _run_in_two(spec, tmp_path, 3)
+    digest = request_digest(spec, spec.plan(), data_set_facts(spec.data))
+    last = load_checkpoint(tmp_path / "checkpoint.safetensors", digest, torch.device("cpu")).state
+    assert len(seen.samples) == 3
+    assert last.step == 7
+    assert torch.equal(last.parameters, stopped)
+
+
+# What is refused
+
+
+@pytest.mark.parametrize("name", ["truncated", "fixed size"])
+def test_a_declared_number_of_units_is_refused_where_the_price_depends_on_the_true_one(name: str, spec_json: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParameter, match=r"declared_units must be absent with .* needs the counted number, got 1000"):
+        _spec(spec_json, name, declared_units=1000).plan()
+
+
+@pytest.mark.parametrize("name", ["allocation", "cyclic"])
+def test_a_declared_number_of_units_serves_where_any_does(name: str, spec_json: dict[str, Any]) -> None:
+    sampling = _spec(spec_json, name, declared_units=1000).plan().sampling
+    assert (sampling.is_declared, sampling.records, sampling.largest_expected_batch) == (True, 1000, float("inf"))
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_a_federation_takes_poisson_samples_alone(name: str, spec_json: dict[str, Any]) -> None:
+    document = {key: value for key, value in spec_json.items() if key != "optimizer"} | {"algorithm": "federated_zeta_dp_sgd"}
+    document |= {"nodes": 2, "distribution_seed": 1, "server": {"kind": "sgd", "learning_rate": 0.1}, "sampling": SAMPLERS[name]}
+    with pytest.raises(InvalidParameter, match="sampling must be poisson in a federation"):
+        FederatedZetaDpSgd.model_validate(document).plan()
+
+
+def test_canaries_are_refused_where_they_would_crowd_the_sample(spec_json: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParameter, match="audit must be absent with truncated_poisson samples"):
+        _spec(spec_json, "truncated", audit={"kind": "canaries", "canaries": 100}).plan()
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "told"),
+    [
+        ("truncated", {"sampling": {"kind": "truncated_poisson", "largest_batch": 99}}, "largest_batch must be >= the 100 units expected"),
+        ("truncated", {"expected_batch_size": 710, "sampling": {"kind": "truncated_poisson", "largest_batch": 710}}, "below the 710"),
+        ("fixed size", {"expected_batch_size": UNITS + 1}, "<= the 710 training records, got 711"),
+        ("cyclic", {"sampling": {"kind": "cyclic_poisson", "groups": 8, "seed": 2}}, "<= 88, one group's share of 710 units, got 100"),
+    ],
+)  # fmt: skip
+def test_a_lot_that_the_sampling_cannot_hold_is_refused(name: str, changes: dict[str, Any], told: str, spec_json: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match=told):
+        _spec(spec_json, name, **changes).plan()
+
+
+def _release(adjacency: Adjacency) -> Release:
+    contribution = 1.0 if adjacency is Adjacency.REPLACE_ONE else None
+    sensitivity = Sensitivity(l2=2.0 if contribution else 1.0, l2_contribution=contribution, adjacency=adjacency, unit="record")
+    return Release(mechanism=Gaussian(std=2.0, sensitivity=sensitivity))
+
+
+@pytest.mark.parametrize(
+    ("kind", "adjacency"),
+    [
+        (TruncatedPoissonSampling(records=10, expected_batch_size=2, largest_batch=4, population_size=10), Adjacency.ADD_REMOVE),
+        (RandomAllocation(records=10, expected_batch_size=2), Adjacency.REPLACE_ONE),
+        (CyclicPoissonSampling(records=10, expected_batch_size=2, groups=2, seed=0), Adjacency.REPLACE_ONE),
+    ],
+)
+def test_neighbours_for_whom_nothing_is_proved_have_no_event(kind: Sampling, adjacency: Adjacency) -> None:
+    with pytest.raises(InvalidParameter):
+        kind.event(_release(adjacency), 4)
+
+
+def test_a_sample_of_a_fixed_size_is_charged_for_whom_it_displaces(spec_json: dict[str, Any]) -> None:
+    kind = FixedSizeSampling(records=100, expected_batch_size=10)
+    assert kind.event(_release(Adjacency.ADD_REMOVE), 3) == Repeated(
+        count=3, event=FixedSizeSampled(sample_size=10, population_size=100, event=_release(Adjacency.ADD_REMOVE))
+    )
+    assert json.loads(_spec(spec_json, "fixed size").plan().model_dump_json())["sampling"]["kind"] == "fixed_size"

@@ -1,0 +1,307 @@
+r"""How a step's units are drawn: the plan's samplings, each with the event that is accounted for it, and what a spec asks for.
+
+A sampling states the event of its own steps, so no plan can draw in one way and be accounted for another. Where a sample's size matters,
+N is the counted, public number of units; every noisy sum is divided by a public constant, never by the sample's own size.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Annotated, Literal, Self, final
+
+from pydantic import Field, Strict, model_validator
+
+from zetadp.accountants.events import (
+    Event,
+    FixedSizeSampled,
+    PoissonSampled,
+    RandomlyAllocated,
+    Release,
+    Repeated,
+    TruncatedPoissonSampled,
+)
+from zetadp.mechanisms.base import Adjacency, Count, Value
+from zetadp.mechanisms.errors import InvalidParameter
+
+LARGEST_FEDERATION = 10_000
+"""The most nodes."""
+
+LARGEST_CYCLE = 1024
+"""The most groups of cyclic sampling."""
+
+LARGEST_ALLOCATION = 10**6
+"""The most steps of an epoch."""
+
+GroupSeed = Annotated[int, Strict(), Field(ge=0, lt=2**53)]
+
+
+class SamplingRule(Value, ABC):
+    r"""How one step's sample is drawn.
+
+    Every rule also says how many places with units there are (``nodes``), and whether N was declared, and may differ from the actual number
+    of units, or counted (``is_declared``).
+
+    Attributes:
+      records: N, units to sample from: training records, or users where the guarantee is for users. A public number.
+      expected_batch_size: units expected in a sample: the public constant that noisy sums are divided by; <= N. The sample's own size is
+        never used, since dividing by it would release it (errata Z11).
+    """
+
+    records: Count
+    expected_batch_size: Count
+
+    @property
+    @abstractmethod
+    def probability(self) -> float:
+        """The probability that a unit takes part in a step that it may take part in, in (0, 1]."""
+
+    @property
+    @abstractmethod
+    def largest_expected_batch(self) -> float:
+        """Units expected in one sample, however they are spread over places and groups; infinite where a declared N bounds nothing."""
+
+    @abstractmethod
+    def event(self, release: Release, steps: int) -> Event:
+        """The event of the first ``steps`` >= 1 steps, each of which makes ``release``, for the worst placed unit."""
+
+
+class AtOnePlace(SamplingRule, ABC):
+    """All units are at one place."""
+
+    @property
+    def nodes(self) -> int:
+        return 1
+
+
+class Counted(AtOnePlace, ABC):
+    """The number of units must be counted: how often a sample is cut, or whom a unit displaces, depends on how many there really are."""
+
+    @property
+    def is_declared(self) -> bool:
+        return False
+
+
+@final
+class PoissonSampling(AtOnePlace):
+    """Every unit of privacy joins a step's sample independently, with probability expected_batch_size / N."""
+
+    kind: Literal["poisson"] = "poisson"
+    is_declared: Annotated[bool, Strict()] = False
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        _check_batch(self)
+        return self
+
+    @property
+    def probability(self) -> float:
+        return self.expected_batch_size / self.records
+
+    @property
+    def largest_expected_batch(self) -> float:
+        return math.inf if self.is_declared else float(self.expected_batch_size)
+
+    def event(self, release: Release, steps: int) -> Event:
+        return Repeated(count=steps, event=PoissonSampled(probability=self.probability, event=release))
+
+
+@final
+class FederatedSampling(SamplingRule):
+    r"""Every node takes a Poisson sample of its own units in every round, all nodes with one probability.
+
+    Attributes:
+      nodes: the number of nodes. Every unit is at exactly one node; nobody but the node needs to know how many it has.
+      records: N, the units at all nodes together.
+      expected_batch_size: units expected in the sample of a node that has an equal share of them: the public constant that each node
+        divides its noisy sum by; nodes * expected_batch_size <= records.
+    """
+
+    kind: Literal["federated_poisson"] = "federated_poisson"
+    nodes: Annotated[int, Strict(), Field(ge=1, le=LARGEST_FEDERATION)]
+    is_declared: Annotated[bool, Strict()] = False
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.expected_batch_size * self.nodes > self.records:
+            expected = f"<= {self.records // self.nodes}, one node's share of {self.records} units"
+            raise InvalidParameter("expected_batch_size", expected, self.expected_batch_size)
+        return self
+
+    @property
+    def probability(self) -> float:
+        """The same at every node."""
+        return self.expected_batch_size * self.nodes / self.records
+
+    @property
+    def largest_expected_batch(self) -> float:
+        """If all units were at one node."""
+        return math.inf if self.is_declared else float(self.expected_batch_size * self.nodes)
+
+    def event(self, release: Release, steps: int) -> Event:
+        r"""One node's: a unit lives at one node only.
+
+        Given what was released so far, the other nodes' releases and the server's update don't depend on that unit (their data and noise
+        are others'), so against everybody who sees all releases the unit's loss is that of its own node's releases; and every node has
+        the same probability and the same noise.
+        """
+        return Repeated(count=steps, event=PoissonSampled(probability=self.probability, event=release))
+
+
+@final
+class TruncatedPoissonSampling(Counted):
+    r"""A Poisson sample, of which a uniform part of ``largest_batch`` units is used where it is larger.
+
+    Attributes:
+      largest_batch: >= expected_batch_size.
+      population_size: units of the largest data set that is protected: N, or N + 1 where neighbours may have one unit more.
+    """
+
+    kind: Literal["truncated_poisson"] = "truncated_poisson"
+    largest_batch: Count
+    population_size: Count
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        _check_batch(self)
+        if self.largest_batch < self.expected_batch_size:
+            expected = f">= the {self.expected_batch_size} units expected in a sample"
+            raise InvalidParameter("sampling.largest_batch", expected, self.largest_batch)
+        if self.expected_batch_size == self.records:
+            raise InvalidParameter("expected_batch_size", f"below the {self.records} units that a cut sample is drawn from", self.records)
+        if self.population_size not in {self.records, self.records + 1}:
+            raise InvalidParameter("sampling.population_size", f"{self.records} or {self.records + 1}", self.population_size)
+        return self
+
+    @property
+    def probability(self) -> float:
+        """Before the sample is cut."""
+        return self.expected_batch_size / self.records
+
+    @property
+    def largest_expected_batch(self) -> float:
+        return float(self.expected_batch_size)
+
+    def event(self, release: Release, steps: int) -> Event:
+        if release.mechanism.neighbours[0] is Adjacency.ADD_REMOVE and self.population_size == self.records:
+            raise InvalidParameter("sampling.population_size", f"{self.records + 1} under add_remove", self.population_size)
+        sampled = TruncatedPoissonSampled(
+            probability=self.probability, largest_batch=self.largest_batch, population_size=self.population_size, event=release
+        )
+        return Repeated(count=steps, event=sampled)
+
+
+@final
+class FixedSizeSampling(Counted):
+    """A uniform sample of exactly ``expected_batch_size`` units, without replacement; all units where there are fewer."""
+
+    kind: Literal["fixed_size"] = "fixed_size"
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        _check_batch(self)
+        return self
+
+    @property
+    def probability(self) -> float:
+        return self.expected_batch_size / self.records
+
+    @property
+    def largest_expected_batch(self) -> float:
+        return float(self.expected_batch_size)
+
+    def event(self, release: Release, steps: int) -> Event:
+        # N is the smallest of two neighbours' larger data sets, one of which has N units.
+        sampled = FixedSizeSampled(sample_size=self.expected_batch_size, population_size=self.records, event=release)
+        return Repeated(count=steps, event=sampled)
+
+
+@final
+class RandomAllocation(AtOnePlace):
+    """In every epoch of N // expected_batch_size steps each unit takes part in exactly one step, chosen uniformly, each by itself."""
+
+    kind: Literal["random_allocation"] = "random_allocation"
+    is_declared: Annotated[bool, Strict()] = False
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        _check_batch(self)
+        if self.epoch > LARGEST_ALLOCATION:
+            raise InvalidParameter("expected_batch_size", f"at least N / {LARGEST_ALLOCATION}", self.expected_batch_size)
+        return self
+
+    @property
+    def epoch(self) -> int:
+        """The steps of an epoch."""
+        return self.records // self.expected_batch_size
+
+    @property
+    def probability(self) -> float:
+        """Of one step."""
+        return 1.0 / self.epoch
+
+    @property
+    def largest_expected_batch(self) -> float:
+        return math.inf if self.is_declared else float(-(-self.records // self.epoch))
+
+    def event(self, release: Release, steps: int) -> Event:
+        """Whole epochs: of an epoch that isn't finished only some of the outputs are seen."""
+        if release.mechanism.neighbours[0] is Adjacency.REPLACE_ONE:
+            expected = "another one under replace_one: random allocation is proved for add_remove and zero_out alone"
+            raise InvalidParameter("sampling", expected, self.kind)
+        return Repeated(count=-(-steps // self.epoch), event=RandomlyAllocated(steps=self.epoch, event=release))
+
+
+@final
+class CyclicPoissonSampling(AtOnePlace):
+    r"""Units are in ``groups`` groups, which take turns: a step's units are a Poisson sample of its group.
+
+    The group of a unit is fixed and follows from a public seed and the unit's own key. So one more unit moves nobody else, and groups
+    needn't be secret or of one size. A replacement would have another group than the unit that it replaces: not under replace_one.
+
+    Attributes:
+      groups: b >= 1; step t is the turn of group t mod b.
+      seed: public; with a unit's key it decides the unit's group.
+      expected_batch_size: at most a group's share N / b of the units.
+    """
+
+    kind: Literal["cyclic_poisson"] = "cyclic_poisson"
+    groups: Annotated[int, Strict(), Field(ge=1, le=LARGEST_CYCLE)]
+    seed: GroupSeed
+    is_declared: Annotated[bool, Strict()] = False
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.expected_batch_size * self.groups > self.records:
+            expected = f"<= {self.records // self.groups}, one group's share of {self.records} units"
+            raise InvalidParameter("expected_batch_size", expected, self.expected_batch_size)
+        return self
+
+    @property
+    def probability(self) -> float:
+        """In its group's turn."""
+        return self.expected_batch_size * self.groups / self.records
+
+    @property
+    def largest_expected_batch(self) -> float:
+        """If all units were in one group."""
+        return math.inf if self.is_declared else float(self.expected_batch_size * self.groups)
+
+    def event(self, release: Release, steps: int) -> Event:
+        """That of a group with the most turns. Proof: mechanisms/proofs/banded_sums.md, 1."""
+        if release.mechanism.neighbours[0] is Adjacency.REPLACE_ONE:
+            expected = "another one under replace_one: a replacement would be in another group than the unit that it replaces"
+            raise InvalidParameter("sampling", expected, self.kind)
+        return Repeated(count=-(-steps // self.groups), event=PoissonSampled(probability=self.probability, event=release))
+
+
+Sampling = Annotated[
+    PoissonSampling | FederatedSampling | TruncatedPoissonSampling | FixedSizeSampling | RandomAllocation | CyclicPoissonSampling,
+    Field(discriminator="kind"),
+]
+
+
+def _check_batch(sampling: PoissonSampling | Counted | RandomAllocation) -> None:
+    if sampling.expected_batch_size > sampling.records:
+        what = "units that are declared" if sampling.is_declared else "training records"
+        raise InvalidParameter("expected_batch_size", f"<= the {sampling.records} {what}", sampling.expected_batch_size)
