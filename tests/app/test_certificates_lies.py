@@ -34,6 +34,7 @@ COUNT = {
 """A private evaluation, for a plan that has none."""
 
 POISSON = {"kind": "poisson", "records": 710, "expected_batch_size": 40}
+BANDED = {"kind": "banded_toeplitz", "coefficients": [0.75, 0.5]}
 FIXED_SIZE = {"kind": "fixed_size", "records": 710, "expected_batch_size": 40}
 
 
@@ -82,6 +83,13 @@ FIXED_SIZE = {"kind": "fixed_size", "records": 710, "expected_batch_size": 40}
         ("cyclic", {"plan.sampling.groups": 6}, "plan", "event: isn't that of the plan"),
         ("cyclic", {"plan.sampling.seed": ABSENT}, "statement", "sampling.cyclic_poisson.seed: Field required"),
         ("cyclic", {"event.count": 13}, "plan", "event: isn't that of the plan"),
+        # Bands
+        ("banded", {"plan.strategy": ABSENT}, "plan", "run.arithmetic: the certificate says"),
+        ("cyclic", {"plan.strategy": BANDED}, "plan", "run.arithmetic: the certificate says"),
+        ("plain", {"plan.strategy": BANDED}, "statement", "cyclic_poisson with at least 2 groups for as many bands, got 'poisson'"),
+        ("banded", {"plan.strategy.coefficients": [0.5, 0.5, 0.25, 0.125]}, "statement", "at least 4 groups for as many bands"),
+        ("banded", {"plan.strategy.coefficients": [1.0, 0.125]}, "statement", "such that their squares add up to at most 1"),
+        ("banded", {"plan.strategy.coefficients": [0.8, 0.1]}, "statement", "strategy.coefficients must be multiples of 2^-10"),
         # Clipping and filters
         ("spectral", {"plan.clipping.layers.0.bound": 0.1}, "statement", "must be the clipping bound 1.2688"),
         ("spectral", {"plan.clipping.layers.0.bound": 0.0}, "statement", "clipping.layer_bounds.layers.0.bound: Input should be greater"),

@@ -135,6 +135,15 @@ def test_a_certificate_tells_whose_turn_it_is(text: Texts) -> None:
     assert "Epochs: of 7 steps each; one that isn't finished is charged as a whole." in text("allocated")
 
 
+def test_a_certificate_tells_how_noise_is_correlated(text: Texts, reading: Readings) -> None:
+    told = text("banded")
+    assert "Bands: 2, with weights 0.8935546875, 0.447265625." in told
+    assert "what a record adds in its turn shows in as many releases as there are bands" in told
+    assert "their sums are exact in float64" in told
+    assert "banded_sums.md" in reading("banded").proofs
+    assert reading("banded").certificate.guarantee == reading("cyclic").certificate.guarantee
+
+
 def test_a_declared_number_is_called_so_and_nothing_counts_the_units(issued: Issued, text: Texts, reading: Readings) -> None:
     assert "Data: assumed to be of 1000 of the unit 'record', a number that was declared without counting them." in text("declared")
     patients = "assumed to be of 64 of the unit 'patient', a number that was declared without counting them, at most"

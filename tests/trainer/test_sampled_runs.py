@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from pydantic import ValidationError
+from safetensors import safe_open
 from torch import Tensor
 
 from zetadp.accountants.events import (
@@ -21,7 +22,7 @@ from zetadp.accountants.events import (
     Repeated,
     TruncatedPoissonSampled,
 )
-from zetadp.mechanisms import Gaussian, Sensitivity
+from zetadp.mechanisms import ComplexGaussian, Gaussian, Sensitivity
 from zetadp.mechanisms.base import Adjacency
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling.source import RandomStream
@@ -29,6 +30,7 @@ from zetadp.trainer import FederatedZetaDpSgd, RuntimeSpec, ZetaDpSgd, load_trai
 from zetadp.trainer.data import data_set_facts
 from zetadp.trainer.engine import load_checkpoint
 from zetadp.trainer.engine.gradients.sampling import SiteSampler
+from zetadp.trainer.engine.noise.bands import BandedSums
 from zetadp.trainer.engine.requests import request_digest
 from zetadp.trainer.errors import TrainingStopped
 from zetadp.trainer.specs.report import CheckpointWritten, TrainingEvent
@@ -166,6 +168,77 @@ def test_a_resumed_run_releases_nothing_more_in_the_epoch_that_it_interrupted(
     assert len(seen.samples) == 3
     assert last.step == 7
     assert torch.equal(last.parameters, stopped)
+
+
+# Banded noise
+
+BANDED = {"kind": "banded", "bands": 3}
+
+
+class _Encoded:
+    """What the loop gave to bands, step by step, and what noise was added to."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.steps: list[int] = []
+        self.totals: list[Tensor] = []
+        self.rows: list[Tensor] = []
+        original = BandedSums.encoded
+
+        def encoded(banded: BandedSums, step: int, total: Tensor) -> Tensor:
+            row = original(banded, step, total)
+            self.steps.append(step)
+            self.totals.append(total.clone())
+            self.rows.append(row.clone())
+            return row
+
+        patch.setattr(BandedSums, "encoded", encoded)
+
+
+@pytest.mark.parametrize("numbers", ["complex", "real_pairs"])
+def test_noise_is_added_to_weighted_sums_of_the_last_steps(
+    numbers: str, spec_json: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = "magnitude" if numbers == "complex" else "none"
+    model = {"kind": "sequential", "numbers": numbers, "layers": [{"kind": "linear", "outputs": 10}], "head": head}
+    spec, seen = _spec(spec_json, "cyclic", noise=BANDED, model=model), _Encoded(monkeypatch)
+    released: list[Tensor] = []
+    kind = type(spec.plan().mechanism)
+    original = kind.release
+
+    def release(mechanism: Any, value: Tensor, source: Any) -> Tensor:
+        released.append((torch.view_as_real(value) if value.is_complex() else value).reshape(-1).clone())
+        return original(mechanism, value, source)
+
+    monkeypatch.setattr(kind, "release", release)
+    report = load_train(spec)(spec, spec.plan(), RUNTIME, tmp_path, report=lambda _event: None, should_stop=lambda: False)
+    strategy = spec.plan().strategy
+    assert strategy is not None
+    assert seen.steps == list(range(1, STEPS + 1))
+    for step, value in enumerate(released):
+        weighted = sum(
+            coefficient * seen.totals[step - lag].double() for lag, coefficient in enumerate(strategy.coefficients) if lag <= step
+        )
+        assert torch.allclose(value[: len(seen.rows[step])], seen.rows[step], rtol=0.0, atol=0.0)
+        assert torch.allclose(seen.rows[step], torch.as_tensor(weighted), atol=1e-6)
+    assert report.noise_test is not None
+    assert report.noise_test.status == "consistent"
+    assert report.event == _expected("cyclic", Release(mechanism=spec.plan().mechanism))
+
+
+def test_a_resumed_run_begins_an_empty_band_and_a_checkpoint_holds_no_sum(
+    spec_json: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, seen = _spec(spec_json, "cyclic", noise=BANDED), _Encoded(monkeypatch)
+    _run_in_two(spec, tmp_path, 5)
+    assert seen.steps == list(range(1, STEPS + 1))
+    plan = spec.plan()
+    assert plan.strategy is not None
+    assert isinstance(plan.mechanism, ComplexGaussian)
+    empty = BandedSums(plan.strategy, plan.mechanism)
+    assert [torch.equal(empty.encoded(step, seen.totals[step - 1]), seen.rows[step - 1]) for step in (6, 7, 8)] == [True] * 3
+    with safe_open(tmp_path / "checkpoint.safetensors", framework="pt") as file:
+        names = {name.split(".")[0] for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    assert names == {"parameters", "optimizer"}
 
 
 # What is refused

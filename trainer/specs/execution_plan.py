@@ -18,7 +18,8 @@ from zetadp.mechanisms.base import Adjacency, Count, OpenProbability, Positive, 
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.specs.plan_base import Plan
 from zetadp.trainer.specs.projection import MOST_LAYERS, LayerName, SpectralProjection
-from zetadp.trainer.specs.sampling import Sampling
+from zetadp.trainer.specs.sampling import CyclicPoissonSampling, Sampling
+from zetadp.trainer.specs.strategy import BandedStrategy
 
 
 class ClippingRule(Value, ABC):
@@ -213,6 +214,8 @@ class ExecutionPlan(Plan):
       delta: the delta at which epsilon is reported.
       evaluation: the budgeted releases about held-out units; None where there are none.
       projection: which coordinates of the gradient are released; None for all of them.
+      strategy: how the noise is correlated along the steps; None for independent noise. A unit's turn then shows in as many releases as it
+        has bands, which together are one release of ``mechanism``.
     """
 
     kind: Literal["noisy_sums"] = "noisy_sums"
@@ -224,6 +227,7 @@ class ExecutionPlan(Plan):
     # Left out of JSON where absent: certificates stay short.
     evaluation: PrivateEvaluation | None = Field(default=None, exclude_if=is_absent)
     projection: SpectralProjection | None = Field(default=None, exclude_if=is_absent)
+    strategy: BandedStrategy | None = Field(default=None, exclude_if=is_absent)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -239,6 +243,8 @@ class ExecutionPlan(Plan):
         filtered = [] if self.projection is None else [layer.layer for layer in self.projection.layers]
         if bounded is not None and not set(filtered) <= set(bounded):
             raise InvalidParameter("projection.layers", f"among the layers that have a bound, {list(bounded)}", filtered)
+        if self.strategy is not None:
+            _check_strategy(self.strategy, self.sampling, self.mechanism)
         _ = self.event  # an evaluation for another unit or adjacency doesn't compose
         return self
 
@@ -294,3 +300,14 @@ class ExecutionPlan(Plan):
         if self.evaluation is None or counts == 0:
             return training
         return Composed(events=(training, Repeated(count=counts, event=Release(mechanism=self.evaluation.mechanism))))
+
+
+def _check_strategy(strategy: BandedStrategy, sampling: Sampling, mechanism: AnyMechanism) -> None:
+    """Raises InvalidParameter where proofs/banded_sums.md doesn't cover the strategy."""
+    if not isinstance(sampling, CyclicPoissonSampling) or sampling.groups < strategy.bands:
+        got = f"{sampling.kind} with {sampling.groups} groups" if isinstance(sampling, CyclicPoissonSampling) else sampling.kind
+        # Otherwise a unit could take part again while its last contribution is still in the band.
+        raise InvalidParameter("sampling", f"cyclic_poisson with at least {strategy.bands} groups for as many bands", got)
+    circular = isinstance(mechanism, ComplexGaussian) and mechanism.correlation == 0.0 and len(set(mechanism.stds)) == 1
+    if not (circular or isinstance(mechanism, Gaussian)):
+        raise InvalidParameter("mechanism", "gaussian, or circular complex_gaussian, for banded noise", mechanism.kind)

@@ -35,6 +35,7 @@ from zetadp.trainer.specs.report import HeldOut
 from zetadp.trainer.specs.run_findings import CanaryAudit
 from zetadp.trainer.specs.samplers import AnySampler, OnePlaceSampling, PoissonSampler, is_poisson
 from zetadp.trainer.specs.sampling import FederatedSampling
+from zetadp.trainer.specs.strategy import AnyNoise, IndependentNoise, is_independent
 from zetadp.trainer.specs.units import check_split, check_split_rule, check_unit
 
 # Gradients are float32: outside this range they, or their squares, vanish or overflow.
@@ -117,6 +118,7 @@ class SampledTraining(TrainingSpec, ABC):
       expected_batch_size: units expected in one sample.
       steps: the number of noisy gradients released.
       sampling: how each step's units are drawn; Poisson samples unless it says otherwise.
+      noise: how the steps' noise is correlated; not at all unless it says otherwise. A noise multiplier is that of a unit's whole turn.
       records_per_user: for a guarantee for users, and only there: how many of a user's first records, in the data set's order, are used.
         Who else is in the data doesn't change them.
       declared_units: N, the assumed number of units of privacy in the training data: a public number, known without counting them. The
@@ -130,6 +132,7 @@ class SampledTraining(TrainingSpec, ABC):
     expected_batch_size: PositiveInt
     steps: PositiveInt
     sampling: AnySampler = Field(default=PoissonSampler(), exclude_if=is_poisson)
+    noise: AnyNoise = Field(default=IndependentNoise(), exclude_if=is_independent)
     records_per_user: PositiveInt | None = None
     declared_units: PositiveInt | None = None
     evaluation: Annotated[NoEvaluation | PublicHeldOut | PrivateAccuracy, Field(discriminator="kind")] = NoEvaluation()
@@ -263,6 +266,7 @@ class SampledTraining(TrainingSpec, ABC):
             delta=self.privacy.delta,
             evaluation=self._evaluation(facts),
             projection=self.planned_projection(facts),
+            strategy=self.noise.planned(),
         )
 
     def _evaluation(self, facts: DataSetFacts) -> PrivateEvaluation | None:

@@ -96,6 +96,12 @@ CLIPPING = {
 SUMMED = "; a {unit}'s gradient is the sum over all of its records that are used"
 """Added to the clipping where a unit is somebody with several records."""
 
+BANDED = (
+    "every released sum is a weighted sum of the last steps' sums plus noise of its own, so that what a {unit} adds in its turn shows in "
+    "as many releases as there are bands; the squares of the weights add up to at most 1, and these releases together count as one with "
+    "the stated noise; the gradients follow from what was released, with noise that is correlated along the steps"
+)
+
 STOPPED_EARLY = "the guarantee counts all planned steps, since the choice to stop may have followed from what was released"
 
 PARTICIPATION = (
@@ -211,6 +217,7 @@ PRECISION = {
 
 ArithmeticName = Literal[
     "probed_gradient_sums",
+    "banded_sums",
     "float64_sums",
     "float64_boxes",
     "float32_features",
@@ -228,6 +235,10 @@ ARITHMETIC: dict[ArithmeticName, str] = {
         "move them (clipped_sum.md), and added them in float32, or in float64 where clipping is adaptive or a sample may be expected to "
         "hold more than 1024 units; that a unit's own gradient has the same bits whichever units are computed beside it, and adds no "
         "more to the sum than the noise is for, was tested with made-up records before training, on that machine; it isn't proved"
+    ),
+    "banded_sums": (
+        "each step's sum was rounded to steps of 2^-24 of the noise's scale or finer, within its sensitivity; products with the "
+        "bands' weights and their sums are exact in float64 (banded_sums.md)"
     ),
     "float64_sums": "the run computed the sums in float64",
     "float64_boxes": "the run mapped records into the public box in float64",

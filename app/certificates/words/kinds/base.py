@@ -70,8 +70,11 @@ class Kind(ABC):
     """What the service was trusted with in this run, if the algorithm's own words leave that open."""
     protected: ClassVar[str] = "training data"
     """Whose rows a guarantee is about."""
-    proofs: ClassVar[tuple[str, ...]] = ()
-    """Files in the code's ``proofs`` folders that the kind rests on, in addition to those of its mechanisms."""
+
+    @property
+    def proofs(self) -> tuple[str, ...]:
+        """Files in the code's ``proofs`` folders that the kind rests on, in addition to those of its mechanisms."""
+        return ()
 
     @abstractmethod
     def released(self, setting: Setting) -> str:

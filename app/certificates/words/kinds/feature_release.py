@@ -58,7 +58,11 @@ class FeatureReleases(Kind):
     plan: FeatureReleasePlan
 
     training_metrics = TRAINING_METRICS
-    proofs = ("feature_release.md",)
+
+    @property
+    def proofs(self) -> tuple[str, ...]:
+        return ("feature_release.md",)
+
     protected = "held-out data"
 
     def released(self, setting: Setting) -> str:

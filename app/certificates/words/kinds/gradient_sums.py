@@ -24,7 +24,10 @@ class GradientSums(Kind):
 
     plan: ExecutionPlan
 
-    proofs = ("clipped_sum.md",)
+    @property
+    def proofs(self) -> tuple[str, ...]:
+        cyclic = ("banded_sums.md",) if isinstance(self.plan.sampling, CyclicPoissonSampling) else ()
+        return ("clipped_sum.md", *cyclic)
 
     @property
     def _is_federated(self) -> bool:
@@ -50,7 +53,8 @@ class GradientSums(Kind):
         )
 
     def arithmetic(self) -> tuple[ArithmeticName, ...]:
-        return ("probed_gradient_sums", *wording.variates(self.plan.mechanisms))
+        banded: tuple[ArithmeticName, ...] = () if self.plan.strategy is None else ("banded_sums",)
+        return ("probed_gradient_sums", *banded, *wording.variates(self.plan.mechanisms))
 
     def lines(self, setting: Setting, history: History) -> Iterator[str]:
         plan, sampling = self.plan, self.plan.sampling
@@ -59,6 +63,9 @@ class GradientSums(Kind):
             yield f"  {sentence(wording.NODE_NOISE)}"
         yield from _turns(plan, history.released)
         yield from (f"Noise: {line}." for line in self._noise(history))
+        if plan.strategy is not None:
+            weights = ", ".join(exact(one) for one in plan.strategy.coefficients)
+            yield f"Bands: {plan.strategy.bands}, with weights {weights}. {sentence(setting.named(wording.BANDED))}"
         yield f"Clipping: {_bounded(plan.clipping)}: {_clipped(plan.clipping, setting)}."
         if plan.projection is not None:
             yield from projection_lines(plan.projection)

@@ -31,7 +31,10 @@ class StatisticRelease(Kind):
     plan: StatisticReleasePlan
 
     training_metrics = wording.FREE_METRICS
-    proofs = ("functional_mechanism.md",)
+
+    @property
+    def proofs(self) -> tuple[str, ...]:
+        return ("functional_mechanism.md",)
 
     def released(self, setting: Setting) -> str:
         covered = wording.FREE if setting.guaranteed else wording.NOTHING_COVERED

@@ -1,0 +1,88 @@
+r"""Banded noise: what is released holds the last sums, weighted, so that the gradient that follows has noise correlated along the steps.
+
+Exact: sums are rounded to a grid on which their products with the coefficients, and the sums of these, are float64 numbers. Proof:
+mechanisms/proofs/banded_sums.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import final
+
+from torch import Tensor
+
+from zetadp.mechanisms import ComplexGaussian, Gaussian
+from zetadp.mechanisms.sampling.grid import contraction, rounding
+from zetadp.trainer.specs.strategy import COEFFICIENT_BITS, BandedStrategy
+
+LARGEST_BITS = 52
+"""Weighted sums stay within 2^52 steps of their grid, which float64 adds exactly."""
+
+SUM_BITS = 34
+"""Their grid: 2^-34 of the noise's scale, or finer. A step's sum is rounded to a grid that is coarser by the coefficients' bits."""
+
+OF_SUMS = (1.0 + 2.0**-COEFFICIENT_BITS) * 2.0 ** (COEFFICIENT_BITS - SUM_BITS)
+"""How far rounding a step's sum moves two neighbours' numbers apart, in units of the noise."""
+
+
+@final
+class BandedSums:
+    r"""The last sums of one attempt, secret, and what followed from its last releases.
+
+    Neither is ever written: an attempt that resumes a run begins with an empty band. That is as private (proof, 4), but less of its first
+    gradients' noise is cancelled.
+
+    Args:
+      mechanism: of every release, with the same noise on every real component.
+    """
+
+    def __init__(self, strategy: BandedStrategy, mechanism: ComplexGaussian | Gaussian) -> None:
+        self._coefficients = strategy.coefficients
+        self._distance = mechanism.least_distance()
+        # A power of two, at most 2^-34 of the noise's scale.
+        fine = 2.0 ** (math.frexp(mechanism.noise_scale)[1] - 1 - SUM_BITS)
+        self._unit = fine * 2.0**COEFFICIENT_BITS
+        weight = 2.0 ** math.ceil(math.log2(max(1.0, math.fsum(self._coefficients))))
+        self._largest = fine * 2.0**LARGEST_BITS / weight
+        self._sums: deque[Tensor] = deque(maxlen=strategy.bands - 1)
+        self._gradients: deque[Tensor] = deque(maxlen=strategy.bands - 1)
+        self._step: int | None = None
+
+    def encoded(self, step: int, total: Tensor) -> Tensor:
+        r"""c_0 x_t + c_1 x_{t-1} + ..., to which the mechanism adds its noise.
+
+        Args:
+          step: a step that doesn't follow the last one begins an empty band.
+          total: x_t, the step's clipped sum, (coordinates,), real, finite.
+        Returns:
+          (coordinates,), float64.
+        """
+        if self._step is not None and step != self._step + 1:
+            self._sums.clear()
+            self._gradients.clear()
+        self._step = step
+        own = total.double().mul(self._kept(total)).clamp_(-self._largest, self._largest)
+        # Both factors are powers of two, and rounding a float64 to a whole number is exact.
+        own.mul_(1.0 / self._unit).round_().mul_(self._unit)
+        row = own * self._coefficients[0]
+        for coefficient, earlier in zip(self._coefficients[1:], self._sums, strict=False):
+            row.add_(earlier, alpha=coefficient)
+        self._sums.appendleft(own)
+        return row
+
+    def decoded(self, released: Tensor) -> Tensor:
+        """The step's noisy sum, (coordinates,), float64, from its release and the ones before: post-processing."""
+        found = released.double() / self._kept(released)
+        for coefficient, earlier in zip(self._coefficients[1:], self._gradients, strict=False):
+            found.sub_(earlier, alpha=coefficient)
+        found /= self._coefficients[0]
+        self._gradients.appendleft(found)
+        return found.clone()
+
+    def _kept(self, total: Tensor) -> float:
+        """What a sum is multiplied by, so that its own rounding and that of the releases are within what the noise is for."""
+        # A vector of odd length may get one more number.
+        coordinates = len(total) + 1
+        each = OF_SUMS + rounding(coordinates) * math.sqrt(len(self._coefficients))
+        return contraction(self._distance, coordinates, "l2", each)
