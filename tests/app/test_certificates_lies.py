@@ -90,6 +90,10 @@ FIXED_SIZE = {"kind": "fixed_size", "records": 710, "expected_batch_size": 40}
         ("banded", {"plan.strategy.coefficients": [0.5, 0.5, 0.25, 0.125]}, "statement", "at least 4 groups for as many bands"),
         ("banded", {"plan.strategy.coefficients": [1.0, 0.125]}, "statement", "such that their squares add up to at most 1"),
         ("banded", {"plan.strategy.coefficients": [0.8, 0.1]}, "statement", "strategy.coefficients must be multiples of 2^-10"),
+        ("lambda", {"plan.strategy.weight": 0.625}, "statement", "strategy.weight must be at most 1 over the strategy's sensitivity"),
+        ("lambda", {"plan.strategy.buffers.0.decay": 0.75}, "statement", "strategy.weight must be at most 1 over the strategy's"),
+        ("lambda", {"plan.sampling.groups": 16}, "statement", "strategy.weight must be at most 1 over the strategy's sensitivity"),
+        ("lambda", {"plan.strategy": {"kind": "banded_toeplitz", "coefficients": [0.75, 0.5]}}, "plan", "event: isn't that of the plan"),
         # Clipping and filters
         ("spectral", {"plan.clipping.layers.0.bound": 0.1}, "statement", "must be the clipping bound 1.2688"),
         ("spectral", {"plan.clipping.layers.0.bound": 0.0}, "statement", "clipping.layer_bounds.layers.0.bound: Input should be greater"),

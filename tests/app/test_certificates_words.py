@@ -144,6 +144,17 @@ def test_a_certificate_tells_how_noise_is_correlated(text: Texts, reading: Readi
     assert reading("banded").certificate.guarantee == reading("cyclic").certificate.guarantee
 
 
+def test_a_certificate_of_buffered_noise_counts_all_steps_as_one_release(text: Texts, reading: Readings) -> None:
+    told = text("lambda")
+    assert "Buffers: weights 0.5 decaying by 0.5, all times 0.500017" in told
+    assert "1 release with complex_gaussian noise of standard deviation 1.0" in told
+    assert "on all of the data; all 40 noisy sums together count as this one" in told
+    assert "no benefit of sampling is claimed" in told
+    guarantee = reading("lambda").certificate.guarantee
+    assert isinstance(guarantee, ApproximateDp)
+    assert guarantee.gdp_mu == "0.5000001"
+
+
 def test_a_declared_number_is_called_so_and_nothing_counts_the_units(issued: Issued, text: Texts, reading: Readings) -> None:
     assert "Data: assumed to be of 1000 of the unit 'record', a number that was declared without counting them." in text("declared")
     patients = "assumed to be of 64 of the unit 'patient', a number that was declared without counting them, at most"

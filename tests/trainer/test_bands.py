@@ -25,7 +25,7 @@ from zetadp.trainer.specs.strategy import BandedNoise, BandedStrategy, GivenBand
 CPU = torch.device("cpu")
 BOUND = 0.7
 SENSITIVITY = Sensitivity(l2=BOUND, adjacency="add_remove", unit="record")
-STRATEGY = BandedNoise(bands=3).planned()
+STRATEGY = BandedNoise(bands=3).planned(10, 3)
 TIGHT = BandedStrategy(coefficients=(0.5, 0.5, 0.5, 0.5))
 """Whose squares add up to 1 exactly."""
 NOISES = [Gaussian(std=1.9, sensitivity=SENSITIVITY), ComplexGaussian(std=0.3, sensitivity=SENSITIVITY)]
@@ -196,7 +196,7 @@ def test_a_unit_that_may_come_back_into_the_band_is_refused(sampling: Sampling, 
 
 def test_as_two_sampled_releases_an_overlapping_turn_would_be_sold_too_cheaply() -> None:
     # Two bands and no turns, everybody in every sample: contributions g and g move two releases by c_0 g and (c_0 + c_1) g.
-    first, second = BandedNoise(bands=2).planned().coefficients
+    first, second = BandedNoise(bands=2).planned(10, 2).coefficients
     assert math.hypot(first, first + second) > 1.1 * math.sqrt(2.0)
 
 
@@ -209,14 +209,14 @@ def test_as_two_sampled_releases_an_overlapping_turn_would_be_sold_too_cheaply()
     ids=["correlated", "uneven"],
 )
 def test_noise_that_is_rounded_in_other_coordinates_is_refused(mechanism: ComplexGaussian) -> None:
-    with pytest.raises(ValidationError, match="gaussian, or circular complex_gaussian, for banded noise"):
+    with pytest.raises(ValidationError, match="gaussian, or circular complex_gaussian, for correlated noise"):
         _plan(_cyclic(3), mechanism=mechanism)
 
 
 def test_laplace_noise_is_refused() -> None:
     clipping = L1Clipping(bound=1.0)
     laplace = Laplace(scale=1.0, sensitivity=clipped_sensitivity(clipping, SENSITIVITY.adjacency, "record"))
-    with pytest.raises(ValidationError, match="for banded noise, got 'laplace'"):
+    with pytest.raises(ValidationError, match="for correlated noise, got 'laplace'"):
         _plan(_cyclic(3), clipping=clipping, mechanism=laplace)
 
 
@@ -238,7 +238,7 @@ def test_coefficients_that_nothing_is_proved_of_are_refused(coefficients: tuple[
 
 @pytest.mark.parametrize("count", [2, 3, 10, 64])
 def test_planned_coefficients_have_a_length_of_almost_one_and_not_more(count: int) -> None:
-    for planned in (BandedNoise(bands=count).planned(), GivenBands(coefficients=(3.0, *[1.0] * (count - 1))).planned()):
+    for planned in (BandedNoise(bands=count).planned(10, count), GivenBands(coefficients=(3.0, *[1.0] * (count - 1))).planned(10, count)):
         square = sum(Fraction(one) ** 2 for one in planned.coefficients)
         assert 0.99 < square <= 1
         assert planned.bands == count

@@ -25,6 +25,7 @@ from zetadp.trainer.engine.gradients.sampling import SiteSampler
 from zetadp.trainer.engine.gradients.spectral_vector import Spectra
 from zetadp.trainer.engine.noise import releasing
 from zetadp.trainer.engine.noise.bands import BandedSums
+from zetadp.trainer.engine.noise.buffers import BufferedSums
 from zetadp.trainer.engine.noise.noise_watch import NoiseWatch
 from zetadp.trainer.engine.noise.randomness import Randomness
 from zetadp.trainer.engine.noise.releasing import Clipped
@@ -32,6 +33,7 @@ from zetadp.trainer.engine.team.interface import Team
 from zetadp.trainer.engine.torch_seed import torch_seeded
 from zetadp.trainer.layers.flat_parameters import ParameterLayout
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
+from zetadp.trainer.specs.strategy import BandedStrategy
 
 OptimizerStep = Callable[[dict[str, Tensor], Tensor, Tensor, int], tuple[Tensor, dict[str, Tensor]]]
 """State, parameters, released gradient, step -> new parameters and state."""
@@ -132,12 +134,14 @@ class PrivateLoop:
         return tuple(SiteSampler(self.plan.sampling, site.randomness, self.team, site.groups) for site in self.sites)
 
     @cached_property
-    def _bands(self) -> BandedSums | None:
+    def _correlated(self) -> BandedSums | BufferedSums | None:
         strategy, mechanism = self.plan.strategy, self.plan.mechanism
         if strategy is None:
             return None
         assert not isinstance(mechanism, Laplace)  # checked by the plan
-        return BandedSums(strategy, mechanism)
+        if isinstance(strategy, BandedStrategy):
+            return BandedSums(strategy, mechanism)
+        return BufferedSums(strategy, mechanism, self.plan.steps)
 
     def step(self, state: TrainingState) -> TrainingState:
         """The state after one more release of each site; its parameters might not be finite (``Publisher.after_step`` checks that)."""
@@ -189,17 +193,17 @@ class PrivateLoop:
         with _fresh_masks(stream, drawn.device) if self.draws_masks else nullcontext():
             clipped = self.clipped.sum(parameters, drawn, state.bound)
         query = releasing.query(clipping, clipped, len(drawn), state.bound)
-        dtype = torch.float64 if state.parameters.dtype == torch.float64 or self._bands is not None else self._dtype
+        dtype = torch.float64 if state.parameters.dtype == torch.float64 or self._correlated is not None else self._dtype
         # The sum first, then noise once: shares of noise, each rounded separately, don't add up to the noise that is accounted for.
         vector = query.to(dtype) if self.team.size == 1 else self.team.sum(query.double())
         if self.team.rank:
             return self.team.sum(torch.zeros_like(vector))
-        if self._bands is not None:
-            vector = self._bands.encoded(step, vector)
+        if self._correlated is not None:
+            vector = self._correlated.encoded(step, vector)
         released = releasing.release(self.plan.mechanism, vector, site.randomness.noise_source(step, vector.device))
         if self.watch is not None:
             self.watch.see(vector, released, place)
-        return self.team.sum(released if self._bands is None else self._bands.decoded(released))
+        return self.team.sum(released if self._correlated is None else self._correlated.decoded(released))
 
     def _units(self, state: TrainingState, site: Site) -> Tensor:
         """The units to sample among: the site's own, and at the first site also the canaries that take part."""

@@ -19,7 +19,7 @@ from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.specs.plan_base import Plan
 from zetadp.trainer.specs.projection import MOST_LAYERS, LayerName, SpectralProjection
 from zetadp.trainer.specs.sampling import CyclicPoissonSampling, Sampling
-from zetadp.trainer.specs.strategy import BandedStrategy
+from zetadp.trainer.specs.strategy import AnyStrategy, BandedStrategy, BufferedStrategy
 
 
 class ClippingRule(Value, ABC):
@@ -214,8 +214,8 @@ class ExecutionPlan(Plan):
       delta: the delta at which epsilon is reported.
       evaluation: the budgeted releases about held-out units; None where there are none.
       projection: which coordinates of the gradient are released; None for all of them.
-      strategy: how the noise is correlated along the steps; None for independent noise. A unit's turn then shows in as many releases as it
-        has bands, which together are one release of ``mechanism``.
+      strategy: how the noise is correlated along the steps; None for independent noise. With bands, the releases in which a unit's turn
+        shows are together one release of ``mechanism``; with buffers all releases of the run are.
     """
 
     kind: Literal["noisy_sums"] = "noisy_sums"
@@ -227,7 +227,7 @@ class ExecutionPlan(Plan):
     # Left out of JSON where absent: certificates stay short.
     evaluation: PrivateEvaluation | None = Field(default=None, exclude_if=is_absent)
     projection: SpectralProjection | None = Field(default=None, exclude_if=is_absent)
-    strategy: BandedStrategy | None = Field(default=None, exclude_if=is_absent)
+    strategy: AnyStrategy | None = Field(default=None, exclude_if=is_absent)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -244,7 +244,7 @@ class ExecutionPlan(Plan):
         if bounded is not None and not set(filtered) <= set(bounded):
             raise InvalidParameter("projection.layers", f"among the layers that have a bound, {list(bounded)}", filtered)
         if self.strategy is not None:
-            _check_strategy(self.strategy, self.sampling, self.mechanism)
+            _check_strategy(self.strategy, self.sampling, self.mechanism, self.steps)
         _ = self.event  # an evaluation for another unit or adjacency doesn't compose
         return self
 
@@ -286,6 +286,7 @@ class ExecutionPlan(Plan):
 
     def cut_to(self, steps: int) -> ExecutionPlan:
         """The plan of a run that ends after so many of its steps, >= 1: what a run that stopped early did release."""
+        # A buffered strategy for more steps has the smaller weight, which serves fewer.
         return self if steps == self.steps else ExecutionPlan.model_validate(dict(self) | {"steps": steps})
 
     def event_after(self, steps: int) -> Event:
@@ -295,19 +296,26 @@ class ExecutionPlan(Plan):
         functions of others' data. A held-out unit is touched by the counts alone. Whichever unit it is, its loss is at most that of
         all the releases together.
         """
-        training = self.sampling.event(Release(mechanism=self.mechanism), steps)
+        release = Release(mechanism=self.mechanism)
+        training = self.sampling.event(release, steps)
+        if isinstance(self.strategy, BufferedStrategy):
+            # Turns' releases overlap: no benefit of sampling is proved, and the whole run is one release.
+            training = release
         counts = 0 if self.evaluation is None else self.evaluation.releases(steps, self.steps)
         if self.evaluation is None or counts == 0:
             return training
         return Composed(events=(training, Repeated(count=counts, event=Release(mechanism=self.evaluation.mechanism))))
 
 
-def _check_strategy(strategy: BandedStrategy, sampling: Sampling, mechanism: AnyMechanism) -> None:
+def _check_strategy(strategy: BandedStrategy | BufferedStrategy, sampling: Sampling, mechanism: AnyMechanism, steps: int) -> None:
     """Raises InvalidParameter where proofs/banded_sums.md doesn't cover the strategy."""
-    if not isinstance(sampling, CyclicPoissonSampling) or sampling.groups < strategy.bands:
+    least = strategy.bands if isinstance(strategy, BandedStrategy) else 1
+    if not isinstance(sampling, CyclicPoissonSampling) or sampling.groups < least:
         got = f"{sampling.kind} with {sampling.groups} groups" if isinstance(sampling, CyclicPoissonSampling) else sampling.kind
         # Otherwise a unit could take part again while its last contribution is still in the band.
-        raise InvalidParameter("sampling", f"cyclic_poisson with at least {strategy.bands} groups for as many bands", got)
+        raise InvalidParameter("sampling", f"cyclic_poisson with at least {least} groups for as many bands", got)
+    if isinstance(strategy, BufferedStrategy):
+        strategy.check(steps, sampling.groups)
     circular = isinstance(mechanism, ComplexGaussian) and mechanism.correlation == 0.0 and len(set(mechanism.stds)) == 1
     if not (circular or isinstance(mechanism, Gaussian)):
-        raise InvalidParameter("mechanism", "gaussian, or circular complex_gaussian, for banded noise", mechanism.kind)
+        raise InvalidParameter("mechanism", "gaussian, or circular complex_gaussian, for correlated noise", mechanism.kind)

@@ -34,8 +34,8 @@ from zetadp.trainer.specs.projection import SpectralProjection
 from zetadp.trainer.specs.report import HeldOut
 from zetadp.trainer.specs.run_findings import CanaryAudit
 from zetadp.trainer.specs.samplers import AnySampler, OnePlaceSampling, PoissonSampler, is_poisson
-from zetadp.trainer.specs.sampling import FederatedSampling
-from zetadp.trainer.specs.strategy import AnyNoise, IndependentNoise, is_independent
+from zetadp.trainer.specs.sampling import CyclicPoissonSampling, FederatedSampling
+from zetadp.trainer.specs.strategy import AnyNoise, BandedStrategy, BufferedStrategy, IndependentNoise, is_independent
 from zetadp.trainer.specs.units import check_split, check_split_rule, check_unit
 
 # Gradients are float32: outside this range they, or their squares, vanish or overflow.
@@ -266,8 +266,12 @@ class SampledTraining(TrainingSpec, ABC):
             delta=self.privacy.delta,
             evaluation=self._evaluation(facts),
             projection=self.planned_projection(facts),
-            strategy=self.noise.planned(),
+            strategy=self._strategy(sampling),
         )
+
+    def _strategy(self, sampling: OnePlaceSampling | FederatedSampling) -> BandedStrategy | BufferedStrategy | None:
+        groups = sampling.groups if isinstance(sampling, CyclicPoissonSampling) else 1  # with other samples the plan refuses all but one
+        return self.noise.planned(self.steps, groups)
 
     def _evaluation(self, facts: DataSetFacts) -> PrivateEvaluation | None:
         asked = self.evaluation

@@ -2,13 +2,15 @@ r"""Noise that is correlated along the steps: the plan's strategy matrix, and wh
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from itertools import pairwise
 from typing import Annotated, Literal, Self, final
 
 from pydantic import Field, Strict, model_validator
 
-from zetadp.mechanisms.base import NonNegative, Positive, Value
+from zetadp.mechanisms.base import Adjacency, NonNegative, OpenProbability, Positive, Value
+from zetadp.mechanisms.declared.correlated import Buffer, CorrelatedNoise
 from zetadp.mechanisms.errors import InvalidParameter
 
 LARGEST_BAND = 64
@@ -16,6 +18,11 @@ LARGEST_BAND = 64
 
 COEFFICIENT_BITS = 10
 """A plan's coefficients are multiples of 2^-10, so that sums on a grid have exact products with them."""
+
+WEIGHT_BITS = 20
+"""The weight of a buffered strategy is a multiple of 2^-20."""
+
+Buffers = Annotated[tuple[Buffer, ...], Field(min_length=1, max_length=4)]
 
 Coefficients = Annotated[tuple[NonNegative, ...], Field(min_length=2, max_length=LARGEST_BAND)]
 
@@ -54,14 +61,61 @@ class BandedStrategy(Value):
 
 
 @final
+class BufferedStrategy(Value):
+    r"""Step t releases c_0 (x_t + sum_i w_i s_i(t)) + z_t, with buffers s_i(t) = d_i s_i(t - 1) + x_{t - 1}: a BLT.
+
+    One buffer with w = d = lambda is DP-lambda-CGD: the gradient that follows is x_t with the noise (z_t - lambda z_{t - 1}) / c_0. Units
+    may be in every turn of their groups, and no benefit of sampling is claimed: all steps together are one release of the mechanism, since
+    c_0 makes the strategy's sensitivity at most 1 for units whose turns are as far apart as there are groups. Proof:
+    mechanisms/proofs/banded_sums.md, 5.
+
+    Attributes:
+      weight: c_0, a multiple of 2^-20 in (0, 1].
+      buffers: w_i and d_i, at most 4; weights add up to at most 1, so that the matrix's columns fall.
+    Sources: Dvijotham, McMahan, Pillutla, Steinke and Thakurta 2024, arXiv:2404.16706 (BLTs).
+    """
+
+    kind: Literal["buffered_toeplitz"] = "buffered_toeplitz"
+    weight: Annotated[float, Strict(), Field(gt=0.0, le=1.0, allow_inf_nan=False)]
+    buffers: Buffers
+
+    def sensitivity(self, steps: int, groups: int) -> float:
+        """The strategy's, without c_0, for turns of every ``groups``-th of so many steps; rounded up."""
+        turns = -(-steps // groups)
+        declared = CorrelatedNoise(
+            std=1.0,
+            l2=1.0,
+            steps=steps,
+            coefficients=(1.0,),
+            buffers=self.buffers,
+            min_separation=groups,
+            max_participations=turns,
+            adjacency=Adjacency.ZERO_OUT,
+            unit="record",
+        )
+        return declared.matrix_sensitivity
+
+    def check(self, steps: int, groups: int) -> None:
+        """Raises InvalidParameter if the weight is too large, or the buffers' columns rise."""
+        if not (self.weight * 2.0**WEIGHT_BITS).is_integer():
+            raise InvalidParameter("strategy.weight", "a multiple of 2^-20", self.weight)
+        if Fraction(self.weight) * Fraction(self.sensitivity(steps, groups)) > 1:
+            expected = f"at most 1 over the strategy's sensitivity for {steps} steps and {groups} groups"
+            raise InvalidParameter("strategy.weight", expected, self.weight)
+
+
+AnyStrategy = Annotated[BandedStrategy | BufferedStrategy, Field(discriminator="kind")]
+
+
+@final
 class IndependentNoise(Value):
     """Every step's noise is independent of all other steps'."""
 
     kind: Literal["independent"] = "independent"
 
-    def planned(self) -> None:
+    def planned(self, steps: int, groups: int) -> None:
         """No strategy."""
-        return
+        del steps, groups
 
 
 @final
@@ -76,8 +130,9 @@ class BandedNoise(Value):
     kind: Literal["banded"] = "banded"
     bands: Annotated[int, Strict(), Field(ge=2, le=LARGEST_BAND)]
 
-    def planned(self) -> BandedStrategy:
+    def planned(self, steps: int, groups: int) -> BandedStrategy:
         """What the plan carries."""
+        del steps, groups
         return BandedStrategy(coefficients=_of_norm_one(square_root_coefficients(self.bands)))
 
 
@@ -97,12 +152,45 @@ class GivenBands(Value):
         _check_falling(self.coefficients)
         return self
 
-    def planned(self) -> BandedStrategy:
+    def planned(self, steps: int, groups: int) -> BandedStrategy:
         """What the plan carries."""
+        del steps, groups
         return BandedStrategy(coefficients=_of_norm_one(self.coefficients))
 
 
-AnyNoise = Annotated[IndependentNoise | BandedNoise | GivenBands, Field(discriminator="kind")]
+@final
+class BufferedNoise(Value):
+    r"""A buffered Toeplitz strategy (BLT): see ``BufferedStrategy``.
+
+    Attributes:
+      buffers: 1 to 4.
+    """
+
+    kind: Literal["buffered"] = "buffered"
+    buffers: Buffers
+
+    def planned(self, steps: int, groups: int) -> BufferedStrategy:
+        """What the plan of so many steps and groups carries."""
+        return _buffered(self.buffers, steps, groups)
+
+
+@final
+class LambdaNoise(Value):
+    r"""DP-lambda-CGD: each step's gradient has the noise z_t - decay z_{t - 1}. Takes two more vectors of the network's size.
+
+    Attributes:
+      decay: lambda, in (0, 1).
+    """
+
+    kind: Literal["lambda_cgd"] = "lambda_cgd"
+    decay: OpenProbability
+
+    def planned(self, steps: int, groups: int) -> BufferedStrategy:
+        """What the plan of so many steps and groups carries."""
+        return _buffered((Buffer(weight=self.decay, decay=self.decay),), steps, groups)
+
+
+AnyNoise = Annotated[IndependentNoise | BandedNoise | GivenBands | BufferedNoise | LambdaNoise, Field(discriminator="kind")]
 
 
 def is_independent(noise: object) -> bool:
@@ -127,6 +215,12 @@ def _of_norm_one(coefficients: tuple[float, ...]) -> tuple[float, ...]:
         whole = [round(scale * middle * Fraction(one)) for one in coefficients]
         lower, upper = (middle, upper) if sum(one * one for one in whole) <= scale * scale else (lower, middle)
     return tuple(round(scale * lower * Fraction(one)) / scale for one in coefficients)
+
+
+def _buffered(buffers: tuple[Buffer, ...], steps: int, groups: int) -> BufferedStrategy:
+    whole = BufferedStrategy(weight=1.0, buffers=buffers).sensitivity(steps, groups)
+    # Rounded down by far more than machines' sums may differ by.
+    return BufferedStrategy(weight=math.floor(2**WEIGHT_BITS / whole) / 2**WEIGHT_BITS, buffers=buffers)
 
 
 def _check_falling(coefficients: tuple[float, ...]) -> None:

@@ -96,11 +96,22 @@ CLIPPING = {
 SUMMED = "; a {unit}'s gradient is the sum over all of its records that are used"
 """Added to the clipping where a unit is somebody with several records."""
 
-BANDED = (
-    "every released sum is a weighted sum of the last steps' sums plus noise of its own, so that what a {unit} adds in its turn shows in "
-    "as many releases as there are bands; the squares of the weights add up to at most 1, and these releases together count as one with "
-    "the stated noise; the gradients follow from what was released, with noise that is correlated along the steps"
-)
+_FOLLOW = "the gradients follow from what was released, with noise that is correlated along the steps"
+
+CORRELATED = {
+    "banded_toeplitz": (
+        "every released sum is a weighted sum of the last steps' sums plus noise of its own, so that what a {unit} adds in its turn shows "
+        "in as many releases as there are bands; the squares of the weights add up to at most 1, and these releases together count as one "
+        f"with the stated noise; {_FOLLOW}"
+    ),
+    "buffered_toeplitz": (
+        "every released sum is a weighted sum of all earlier steps' sums plus noise of its own; the weights are such that a {unit}, "
+        "whatever it adds in all of its turns, moves all releases together by at most the stated sensitivity; no benefit of sampling is "
+        "claimed; "
+        f"{_FOLLOW}"
+    ),
+}
+"""What a plan's strategy, by its kind, does with noise."""
 
 STOPPED_EARLY = "the guarantee counts all planned steps, since the choice to stop may have followed from what was released"
 
@@ -218,6 +229,7 @@ PRECISION = {
 ArithmeticName = Literal[
     "probed_gradient_sums",
     "banded_sums",
+    "buffered_sums",
     "float64_sums",
     "float64_boxes",
     "float32_features",
@@ -239,6 +251,10 @@ ARITHMETIC: dict[ArithmeticName, str] = {
     "banded_sums": (
         "each step's sum was rounded to steps of 2^-24 of the noise's scale or finer, within its sensitivity; products with the "
         "bands' weights and their sums are exact in float64 (banded_sums.md)"
+    ),
+    "buffered_sums": (
+        "weighted sums of earlier steps were kept in float64, and the rounding of every operation, in all steps, is within the sensitivity "
+        "(banded_sums.md)"
     ),
     "float64_sums": "the run computed the sums in float64",
     "float64_boxes": "the run mapped records into the public box in float64",

@@ -15,6 +15,7 @@ from zetadp.app.certificates.words.kinds.projection import projection_lines
 from zetadp.app.certificates.words.releases import release_phrase, releases_of
 from zetadp.trainer.specs.execution_plan import AdaptiveClipping, Clipping, ExecutionPlan, LayerBoundsClipping
 from zetadp.trainer.specs.sampling import CyclicPoissonSampling, FederatedSampling, RandomAllocation
+from zetadp.trainer.specs.strategy import BandedStrategy, BufferedStrategy
 
 
 @final
@@ -53,8 +54,10 @@ class GradientSums(Kind):
         )
 
     def arithmetic(self) -> tuple[ArithmeticName, ...]:
-        banded: tuple[ArithmeticName, ...] = () if self.plan.strategy is None else ("banded_sums",)
-        return ("probed_gradient_sums", *banded, *wording.variates(self.plan.mechanisms))
+        correlated: tuple[ArithmeticName, ...] = ()
+        if self.plan.strategy is not None:
+            correlated = ("banded_sums",) if isinstance(self.plan.strategy, BandedStrategy) else ("buffered_sums",)
+        return ("probed_gradient_sums", *correlated, *wording.variates(self.plan.mechanisms))
 
     def lines(self, setting: Setting, history: History) -> Iterator[str]:
         plan, sampling = self.plan, self.plan.sampling
@@ -64,8 +67,7 @@ class GradientSums(Kind):
         yield from _turns(plan, history.released)
         yield from (f"Noise: {line}." for line in self._noise(history))
         if plan.strategy is not None:
-            weights = ", ".join(exact(one) for one in plan.strategy.coefficients)
-            yield f"Bands: {plan.strategy.bands}, with weights {weights}. {sentence(setting.named(wording.BANDED))}"
+            yield f"{_strategy(plan.strategy)} {sentence(setting.named(wording.CORRELATED[plan.strategy.kind]))}"
         yield f"Clipping: {_bounded(plan.clipping)}: {_clipped(plan.clipping, setting)}."
         if plan.projection is not None:
             yield from projection_lines(plan.projection)
@@ -85,6 +87,8 @@ class GradientSums(Kind):
             units = joint if isinstance(plan.clipping, AdaptiveClipping) else ""
             nodes = " at each node" if self._is_federated else ""
             turns = "; the data are the group whose turn it is" if isinstance(plan.sampling, CyclicPoissonSampling) else ""
+            if isinstance(plan.strategy, BufferedStrategy):
+                turns = f"; all {history.released} noisy sums together count as this one"
             yield f"{release_phrase(release, plan.unit)}{nodes}{turns}{units}"
         if counts and plan.evaluation is not None:
             noise = f"{plan.evaluation.mechanism.kind} noise of standard deviation {exact(plan.evaluation.mechanism.std)}"
@@ -104,6 +108,13 @@ def _turns(plan: ExecutionPlan, released: int) -> Iterator[str]:
             yield f"Epochs: of {sampling.epoch} steps each; one that isn't finished is charged as a whole."
         case _:
             return
+
+
+def _strategy(strategy: BandedStrategy | BufferedStrategy) -> str:
+    if isinstance(strategy, BandedStrategy):
+        return f"Bands: {strategy.bands}, with weights {', '.join(map(exact, strategy.coefficients))}."
+    buffers = ", ".join(f"{exact(one.weight)} decaying by {exact(one.decay)}" for one in strategy.buffers)
+    return f"Buffers: weights {buffers}, all times {exact(strategy.weight)}."
 
 
 def _clipped(clipping: Clipping, setting: Setting) -> str:

@@ -1,0 +1,160 @@
+r"""Buffered noise: sums within their sensitivity over all turns of a unit, noise with the covariance that follows, empty buffers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from zetadp.accountants.events import Release
+from zetadp.mechanisms import ComplexGaussian, Gaussian, RandomStream, Sensitivity
+from zetadp.mechanisms.declared.correlated import Buffer
+from zetadp.trainer.engine import TorchSource
+from zetadp.trainer.engine.noise import releasing
+from zetadp.trainer.engine.noise.buffers import BufferedSums
+from zetadp.trainer.specs.execution_plan import ExecutionPlan, FlatClipping, clipped_sensitivity
+from zetadp.trainer.specs.sampling import CyclicPoissonSampling, PoissonSampling, Sampling
+from zetadp.trainer.specs.strategy import BufferedNoise, BufferedStrategy, LambdaNoise
+
+CPU = torch.device("cpu")
+BOUND = 0.7
+SENSITIVITY = Sensitivity(l2=BOUND, adjacency="add_remove", unit="record")
+STEPS, GROUPS = 12, 4
+ONE = LambdaNoise(decay=0.8).planned(STEPS, GROUPS)
+TWO = BufferedNoise(buffers=(Buffer(weight=0.3, decay=0.95), Buffer(weight=0.4, decay=0.5))).planned(STEPS, GROUPS)
+NOISES = [Gaussian(std=1.9, sensitivity=SENSITIVITY), ComplexGaussian(std=0.3, sensitivity=SENSITIVITY)]
+NAMES = ["real", "complex"]
+
+
+def _dense(strategy: BufferedStrategy) -> np.ndarray[Any, Any]:
+    """The strategy's matrix, c_0 included."""
+    column = [1.0, *(sum(one.weight * one.decay ** (lag - 1) for one in strategy.buffers) for lag in range(1, STEPS))]
+    return strategy.weight * sum(value * np.eye(STEPS, k=-lag) for lag, value in enumerate(column))
+
+
+@pytest.mark.parametrize("strategy", [ONE, TWO])
+def test_what_noise_is_added_to_is_the_matrix_times_the_sums(strategy: BufferedStrategy) -> None:
+    generator = torch.Generator().manual_seed(1)
+    totals = [torch.randn(9, generator=generator, dtype=torch.float64) for _ in range(STEPS)]
+    sums = BufferedSums(strategy, NOISES[0], STEPS)
+    rows = torch.stack([sums.encoded(step, total) for step, total in enumerate(totals, 1)])
+    assert np.allclose(rows.numpy(), _dense(strategy) @ torch.stack(totals).numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("strategy", [ONE, TWO])
+@pytest.mark.parametrize("coordinates", [1, 500])
+def test_a_unit_moves_all_releases_of_the_run_together_by_its_sensitivity_at_most(strategy: BufferedStrategy, coordinates: int) -> None:
+    generator = torch.Generator().manual_seed(2)
+    others = [torch.randn(coordinates, generator=generator, dtype=torch.float64) for _ in range(STEPS)]
+    own = torch.full((coordinates,), BOUND / math.sqrt(coordinates), dtype=torch.float64)
+
+    def rows(first: int | None) -> Tensor:
+        sums = BufferedSums(strategy, NOISES[0], STEPS)
+        turns = range(first, STEPS, GROUPS) if first is not None else ()
+        return torch.stack([sums.encoded(step + 1, total + own if step in turns else total) for step, total in enumerate(others)])
+
+    moved = [float(torch.linalg.vector_norm(rows(first) - rows(None))) for first in range(GROUPS)]
+    assert max(moved) == pytest.approx(BOUND, rel=1e-4)
+    assert max(moved) <= BOUND * (1.0 - 1e-12)
+
+
+@pytest.mark.parametrize("mechanism", NOISES, ids=NAMES)
+@pytest.mark.parametrize("strategy", [ONE, TWO])
+def test_gradients_follow_from_what_was_released(strategy: BufferedStrategy, mechanism: ComplexGaussian | Gaussian) -> None:
+    sums, generator = BufferedSums(strategy, mechanism, STEPS), torch.Generator().manual_seed(5)
+    for step in range(1, STEPS + 1):
+        total = torch.randn(11, generator=generator)
+        assert torch.allclose(sums.decoded(sums.encoded(step, total)), total.double(), atol=1e-6)
+
+
+def test_a_step_that_does_not_follow_begins_with_empty_buffers() -> None:
+    sums, fresh = BufferedSums(TWO, NOISES[0], STEPS), BufferedSums(TWO, NOISES[0], STEPS)
+    total, other = torch.full((9,), 0.25), torch.full((9,), 0.5)
+    for step in (1, 2):
+        _ = sums.decoded(sums.encoded(step, total) + 1.0)
+    first, second = sums.encoded(4, other), fresh.encoded(4, other)
+    assert torch.equal(first, second)
+    assert torch.equal(sums.decoded(first), fresh.decoded(second))
+
+
+def check_covariance(gradients: list[Tensor], std: float, strategy: BufferedStrategy) -> None:
+    """Of the noise of different steps in one real component: std^2 C^-1 C^-T, within six standard errors, 6 % of it here."""
+    inverse = np.linalg.inv(_dense(strategy))[: len(gradients), : len(gradients)]
+    expected = std**2 * inverse @ inverse.T
+    numbers = torch.stack(gradients).numpy()
+    found = numbers @ numbers.T / numbers.shape[1]
+    spread = np.sqrt((expected**2 + np.outer(expected.diagonal(), expected.diagonal())) / numbers.shape[1])
+    assert np.all(np.abs(found - expected) <= 6.0 * spread)
+
+
+def _noise(strategy: BufferedStrategy, mechanism: ComplexGaussian | Gaussian, factor: float = 1.0) -> list[Tensor]:
+    drawn, sums = mechanism.scaled(factor), BufferedSums(strategy, mechanism, STEPS)
+    found: list[Tensor] = []
+    for step in range(1, 6):
+        source = TorchSource(RandomStream.from_seed(step, "buffers"), CPU)
+        found.append(sums.decoded(releasing.release(drawn, sums.encoded(step, torch.zeros(20_000)), source)))
+    return found
+
+
+@pytest.mark.parametrize("mechanism", NOISES, ids=NAMES)
+@pytest.mark.parametrize("strategy", [ONE, TWO])
+def test_the_noise_of_gradients_is_correlated_as_the_strategy_says(
+    strategy: BufferedStrategy, mechanism: ComplexGaussian | Gaussian
+) -> None:
+    check_covariance(_noise(strategy, mechanism), mechanism.noise_scale, strategy)
+    for factor in (1 / 1.3, 1.3):
+        with pytest.raises(AssertionError):
+            check_covariance(_noise(strategy, mechanism, factor), mechanism.noise_scale, strategy)
+
+
+def test_lambda_cgd_takes_back_a_share_of_the_last_steps_noise() -> None:
+    noise = _noise(ONE, NOISES[0])
+    first, second = (ONE.weight * one for one in noise[:2])
+    drawn = NOISES[0].release(torch.zeros(20_000, dtype=torch.float64), TorchSource(RandomStream.from_seed(2, "buffers"), CPU))
+    assert torch.allclose(second, drawn - 0.8 * first, atol=1e-4)
+
+
+def _plan(sampling: Sampling, strategy: BufferedStrategy, **changes: Any) -> ExecutionPlan:
+    clipping = FlatClipping(bound=BOUND)
+    sensitivity = clipped_sensitivity(clipping, SENSITIVITY.adjacency, "record")
+    given: dict[str, Any] = {"steps": STEPS, "mechanism": Gaussian(std=1.0, sensitivity=sensitivity)} | changes
+    return ExecutionPlan(sampling=sampling, clipping=clipping, delta=1e-5, strategy=strategy, **given)
+
+
+def _cyclic(groups: int) -> CyclicPoissonSampling:
+    return CyclicPoissonSampling(records=100, expected_batch_size=5, groups=groups, seed=0)
+
+
+def test_the_whole_run_is_one_release_without_amplification() -> None:
+    plan = _plan(_cyclic(GROUPS), ONE)
+    assert plan.event == plan.event_after(1) == Release(mechanism=plan.mechanism)
+    assert plan.cut_to(5).event == plan.event
+
+
+def test_the_weight_is_one_over_the_declared_sensitivity() -> None:
+    for strategy in (ONE, TWO):
+        column = np.linalg.norm(_dense(strategy)[:, ::GROUPS].sum(1))
+        assert 1.0 - 1e-5 < column <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("sampling", "strategy", "changes", "told"),
+    [
+        (PoissonSampling(records=100, expected_batch_size=5), ONE, {}, "cyclic_poisson with at least 1 groups"),
+        (_cyclic(GROUPS - 1), ONE, {}, "weight must be at most 1 over the strategy's sensitivity for 12 steps and 3 groups"),
+        (_cyclic(GROUPS), ONE, {"steps": STEPS + GROUPS}, "for 16 steps and 4 groups"),
+        (_cyclic(GROUPS), BufferedStrategy(weight=0.1, buffers=ONE.buffers), {}, "a multiple of 2\\^-20"),
+        (_cyclic(GROUPS), BufferedStrategy(weight=0.125, buffers=(Buffer(weight=1.0, decay=0.5),) * 2), {}, "never rising"),
+        (_cyclic(GROUPS), ONE, {"mechanism": ComplexGaussian(std=1.0, correlation=0.3, sensitivity=SENSITIVITY)}, "for correlated noise"),
+    ],
+)
+def test_plans_for_which_nothing_is_proved_are_refused(
+    sampling: Sampling, strategy: BufferedStrategy, changes: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ValidationError, match=told):
+        _plan(sampling, strategy, **changes)
