@@ -148,6 +148,11 @@ def test_the_noise_of_gradients_is_correlated_as_the_strategy_says(mechanism: Co
     check_covariance(_noise(mechanism), mechanism.noise_scale, STRATEGY)
 
 
+def test_an_optimizer_is_told_the_standard_deviation_of_gradients() -> None:
+    last = _noise(NOISES[0])[-1]
+    assert float(last.square().mean().sqrt()) == pytest.approx(STRATEGY.gradient_noise(STEPS) * NOISES[0].noise_scale, rel=0.03)
+
+
 @pytest.mark.parametrize("factor", [1 / 1.3, 1.3])
 def test_noise_that_is_thirty_per_cent_off_is_rejected(factor: float) -> None:
     with pytest.raises(AssertionError):

@@ -112,6 +112,12 @@ def test_the_noise_of_gradients_is_correlated_as_the_strategy_says(
             check_covariance(_noise(strategy, mechanism, factor), mechanism.noise_scale, strategy)
 
 
+@pytest.mark.parametrize("strategy", [ONE, TWO])
+def test_an_optimizer_is_told_the_standard_deviation_of_gradients(strategy: BufferedStrategy) -> None:
+    last = _noise(strategy, NOISES[0])[-1]
+    assert float(last.square().mean().sqrt()) == pytest.approx(strategy.gradient_noise(5) * NOISES[0].noise_scale, rel=0.03)
+
+
 def test_lambda_cgd_takes_back_a_share_of_the_last_steps_noise() -> None:
     noise = _noise(ONE, NOISES[0])
     first, second = (ONE.weight * one for one in noise[:2])

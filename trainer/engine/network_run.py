@@ -132,7 +132,8 @@ class Descent:
     @staticmethod
     def of(spec: NetworkTraining, plan: ExecutionPlan) -> Descent:
         # Of the mean over sites of sums over a public constant: each site adds its whole noise.
-        noise_std = plan.noise_std / (plan.sampling.expected_batch_size * plan.sampling.nodes**0.5)
+        correlated = 1.0 if plan.strategy is None else plan.strategy.gradient_noise(plan.steps)
+        noise_std = correlated * plan.noise_std / (plan.sampling.expected_batch_size * plan.sampling.nodes**0.5)
         return Descent(spec.descent, plan.steps, noise_std, spec.averaging)
 
     def initial(self, parameters: Tensor, /) -> dict[str, Tensor]:

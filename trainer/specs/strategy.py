@@ -7,7 +7,10 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Annotated, Literal, Self, final
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, Strict, model_validator
+from scipy.signal import lfilter
 
 from zetadp.mechanisms.base import Adjacency, NonNegative, OpenProbability, Positive, Value
 from zetadp.mechanisms.declared.correlated import Buffer, CorrelatedNoise
@@ -18,6 +21,9 @@ LARGEST_BAND = 64
 
 COEFFICIENT_BITS = 10
 """A plan's coefficients are multiples of 2^-10, so that sums on a grid have exact products with them."""
+
+LONGEST = 2048
+"""Steps over which the noise of gradients is followed."""
 
 WEIGHT_BITS = 20
 """The weight of a buffered strategy is a multiple of 2^-20."""
@@ -59,6 +65,10 @@ class BandedStrategy(Value):
     def bands(self) -> int:
         return len(self.coefficients)
 
+    def gradient_noise(self, steps: int) -> float:
+        """Standard deviation of the noise of the last of so many steps' gradients, in units of the released noise."""
+        return _gradient_noise(np.array(self.coefficients), steps)
+
 
 @final
 class BufferedStrategy(Value):
@@ -94,6 +104,12 @@ class BufferedStrategy(Value):
             unit="record",
         )
         return declared.matrix_sensitivity
+
+    def gradient_noise(self, steps: int) -> float:
+        """As for bands."""
+        lags = np.arange(min(steps, LONGEST) - 1, dtype=np.float64)
+        later = sum((one.weight * np.power(one.decay, lags) for one in self.buffers), np.zeros(len(lags)))
+        return _gradient_noise(self.weight * np.concatenate(([1.0], later)), steps)
 
     def check(self, steps: int, groups: int) -> None:
         """Raises InvalidParameter if the weight is too large, or the buffers' columns rise."""
@@ -215,6 +231,13 @@ def _of_norm_one(coefficients: tuple[float, ...]) -> tuple[float, ...]:
         whole = [round(scale * middle * Fraction(one)) for one in coefficients]
         lower, upper = (middle, upper) if sum(one * one for one in whole) <= scale * scale else (lower, middle)
     return tuple(round(scale * lower * Fraction(one)) / scale for one in coefficients)
+
+
+def _gradient_noise(column: NDArray[np.float64], steps: int) -> float:
+    """The l2 norm of the first column of C^-1: of its first ``LONGEST`` steps, beyond which hardly anything is left of it."""
+    pulse = np.zeros(min(steps, LONGEST))
+    pulse[0] = 1.0
+    return float(np.linalg.norm(lfilter([1.0], column, pulse)))
 
 
 def _buffered(buffers: tuple[Buffer, ...], steps: int, groups: int) -> BufferedStrategy:
