@@ -66,6 +66,8 @@ from zetadp.trainer.specs.descent import GradientOptimizer, Schedule
 from zetadp.trainer.specs.models.layer_spec import LayerSpec
 from zetadp.trainer.specs.models.model_spec import ModelSpec
 from zetadp.trainer.specs.obfuscation.architectures import ProcessingLayer
+from zetadp.trainer.specs.samplers import AnySampler
+from zetadp.trainer.specs.strategy import AnyNoise
 from zetadp.version import VERSION
 
 DESCRIPTION = """
@@ -84,6 +86,7 @@ Privacy accounting, noise calibration and private training, with certificates th
 OPENAPI, CERTIFICATE_SCHEMA = "/openapi.json", "/v1/certificates/schema"
 UNIONS: dict[str, object] = {
     "CalibrationParameter": Parameter,
+    "CorrelationSpec": AnyNoise,
     "DataSetSource": Source,
     "DataSpec": DataSpec,
     "Event": Event,
@@ -94,6 +97,7 @@ UNIONS: dict[str, object] = {
     "NotionTarget": Target,
     "OptimizerSpec": GradientOptimizer,
     "ProcessingLayer": ProcessingLayer,
+    "SamplerSpec": AnySampler,
     "Schedule": Schedule,
     "ShortAnswer": ShortAnswer,
     "Spent": Spent,
