@@ -62,8 +62,8 @@ from zetadp.mechanisms.base import Value
 from zetadp.mechanisms.conventions import NoiseStatement
 from zetadp.trainer import AnyTrainingSpec
 from zetadp.trainer.data import DataSpec
-from zetadp.trainer.specs.descent import GradientOptimizer, Schedule
-from zetadp.trainer.specs.models.layer_spec import LayerSpec
+from zetadp.trainer.specs.descent import GradientOptimizer, Optimizer, Schedule
+from zetadp.trainer.specs.models.layer_spec import LayerSpec, PlainLayer
 from zetadp.trainer.specs.models.model_spec import ModelSpec
 from zetadp.trainer.specs.obfuscation.architectures import ProcessingLayer
 from zetadp.trainer.specs.samplers import AnySampler
@@ -90,12 +90,14 @@ UNIONS: dict[str, object] = {
     "DataSetSource": Source,
     "DataSpec": DataSpec,
     "Event": Event,
+    "GradientOptimizerSpec": GradientOptimizer,
     "LayerSpec": LayerSpec,
     "ModelSpec": ModelSpec,
     "NoiseStatement": NoiseStatement,
     "Notion": Notion,
     "NotionTarget": Target,
-    "OptimizerSpec": GradientOptimizer,
+    "OptimizerSpec": Optimizer,
+    "PlainLayerSpec": PlainLayer,
     "ProcessingLayer": ProcessingLayer,
     "SamplerSpec": AnySampler,
     "Schedule": Schedule,
