@@ -49,6 +49,25 @@ CIRCULAR = {"std": 1.0, "correlation": 0.0, "sensitivity": {"l2": 1.0, "adjacenc
 """First values of composed training: gradients clipped to 1, and the noise that papers train with."""
 
 
+EXAMPLES = (
+    ("train an image classifier", "/calculators/training?std=1.1&probability=0.01&count=1000"),
+    ("publish one table", "/calculators/laplace?scale=2"),
+    ("share a complex measurement", "/calculators/complex_gaussian?std=4&correlation=0"),
+)
+"""Where to start from, as (what one does, its calculator filled in)."""
+
+MOST_INPUTS = 6
+"""On the first screen, with the question; what is declared is asked for whole, since no part of it has a harmless first value."""
+
+HARMLESS = ("adjacency", "unit", "sensitivity.adjacency", "sensitivity.unit", "monotonic")
+"""Fields whose first value promises least or is stated with the answer: they may be folded."""
+
+PLAIN = {"std": 1.0, "correlation": 0.3, "sensitivity": {"l2": 1.0, "adjacency": "add_remove", "unit": "record"}}
+"""First values of complex noise: nothing that isn't in view makes its guarantee stronger."""
+
+NOISE = ("std", "scale", "epsilon")
+
+
 @final
 class Sampled(Value):
     """Initial values of a composition: the probability that one unit is in a sample, the number of releases, and steps of one epoch."""
@@ -116,19 +135,25 @@ def read_calculator(kind: str) -> HTMLResponse:
 
 def _calculator(name: str, kind: str, composition: Sampled) -> HTMLResponse:
     entry = _entries()[kind]
-    fields = fields_of(entry.schema_, CIRCULAR if name == TRAINING else entry.example, declared_words_of if entry.declared else words_of)
-    if entry.declared:
-        fields = tuple(sorted(fields, key=lambda field: field.path in {"adjacency", "unit"}))
+    example = CIRCULAR if name == TRAINING else PLAIN if kind == "complex_gaussian" else entry.example
+    fields = fields_of(entry.schema_, example, declared_words_of if entry.declared else words_of)
+    asked = [field for field in fields if _is_asked(field) and field.path not in HARMLESS]
+    order = (*NOISE, "sensitivity.l2") if name == TRAINING else NOISE
+    asked.sort(key=lambda field: order.index(field.path) if field.path in order else len(order))
+    # The question and delta are always there, the probability of a sample in a training.
+    room = MOST_INPUTS - (4 if name == TRAINING else 2)
+    first = asked if entry.declared else asked[:room]
     return page(
         "calculator.html",
-        "Composed training" if name == TRAINING else f"{_title(kind)}, as declared" if entry.declared else _title(kind),
+        "Training with noise" if name == TRAINING else f"{_title(kind)}, as declared" if entry.declared else _title(kind),
         current="/calculators",
         modules=("core.js", "calculator.js"),
-        plots=True,
         entry=entry,
         is_training=name == TRAINING,
-        fields=[field for field in fields if _is_asked(field)],
-        rare=[field for field in fields if not _is_asked(field)],
+        examples=EXAMPLES,
+        first=first,
+        more=[field for field in fields if field not in first],
+        is_counted=name == TRAINING or len(first) < room,
         composition=composition,
         errata=[erratum(row) for row in (*entry.facts.errata, *(OF_TRAINING if name == TRAINING else ()))],
         comparison=COMPARISONS.get(name),
@@ -138,7 +163,7 @@ def _calculator(name: str, kind: str, composition: Sampled) -> HTMLResponse:
 
 
 def _is_asked(field: Field) -> bool:
-    """Whether the page shows the field at once: it has an initial value or is required."""
+    """Whether the field has an initial value or is required."""
     return field.required or field.value != ""
 
 

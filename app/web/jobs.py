@@ -40,4 +40,4 @@ def read_job(job_id: str) -> HTMLResponse:
     """One job's page. Only the API tells whether the job exists, and only to its tenant."""
     if re.fullmatch(ID_PATTERN, job_id) is None:
         return page("missing.html", "Not found", current="/jobs", status=404, what="job", name=job_id)
-    return page("job.html", "Job", current="/jobs", modules=("core.js", "job.js"), plots=True, job=job_id)
+    return page("job.html", "Job", current="/jobs", modules=("core.js", "job.js"), job=job_id)

@@ -39,15 +39,13 @@ class Entry:
 
 
 NAVIGATION = (
-    Entry("Start", "/start"),
-    Entry("Calculators", "/calculators"),
-    Entry("Jobs", "/jobs"),
+    Entry("Calculate", "/calculators"),
+    Entry("Train", "/jobs"),
     Entry("Budgets", "/ledgers"),
-    Entry("Certificates", "/certificates"),
+    Entry("Verify", "/certificates"),
     Entry("Papers", "/papers"),
-    Entry("Vocabulary", "/vocabulary"),
-    Entry("API", "/docs"),
 )
+"""Few enough for one row on a phone; the rest is in the footer."""
 
 
 def page(
@@ -56,7 +54,6 @@ def page(
     *,
     current: str,
     modules: tuple[str, ...] = ("core.js",),
-    plots: bool = False,
     status: int = 200,
     **values: object,
 ) -> HTMLResponse:
@@ -67,13 +64,12 @@ def page(
       title: of the window.
       current: path of the navigation's entry that it belongs to.
       modules: scripts below ``static/js``.
-      plots: whether the plotting library is needed.
       values: what the template names.
     """
     text = (
         _environment()
         .get_template(template)
-        .render(title=title, current=current, modules=modules, plots=plots, navigation=NAVIGATION, version=VERSION, **values)
+        .render(title=title, current=current, modules=modules, navigation=NAVIGATION, version=VERSION, **values)
     )
     return HTMLResponse(text, status_code=status, headers=HEADERS)
 

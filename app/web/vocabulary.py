@@ -67,6 +67,11 @@ VOCABULARY: tuple[tuple[str, str], ...] = (
         "left out names the unit with at most the stated probability; this is about one unit, not about a share of all units",
     ),
     (
+        "strength",
+        "our word for an epsilon and a delta: **strong** while a guess from even odds whether one unit took part is right with probability "
+        "at most 75 %, **moderate** up to 90 %, **weak** up to 99 %; at most moderate from delta 0.001 on, at most weak from 0.01 on, almost none from 0.1 on",
+    ),
+    (
         "local release",
         "each record is released on its own (`local_laplace`, `local_gaussian`, `duchi_linf`, `spof_coefficients`); k "
         "records of a unit are k releases",

@@ -18,7 +18,7 @@ class Words:
 
 FIELDS: dict[str, Words] = {
     "std": Words(
-        "Standard deviation of the noise",
+        "Noise: standard deviation",
         "units of the query",
         "Of each real component. Each of a complex number's two components has this deviation.",
     ),
@@ -28,8 +28,12 @@ FIELDS: dict[str, Words] = {
         "Only if it differs from the imaginary parts'; then leave the common one empty.",
     ),
     "std_imag": Words("Deviation of the imaginary parts", "units of the query", "Only if it differs from the real parts'."),
-    "correlation": Words("Correlation of real and imaginary noise", "", "0 for noise without a preferred direction (circular noise)."),
-    "scale": Words("Scale b of the Laplace noise", "units of the query", "The noise's standard deviation is 1.41 times this."),
+    "correlation": Words(
+        "Correlation of its two parts",
+        "",
+        "Of the noise on real and imaginary parts: 0 for noise without a preferred direction (circular noise).",
+    ),
+    "scale": Words("Noise: Laplace scale b", "units of the query", "The noise's standard deviation is 1.41 times this."),
     "epsilon": Words("Epsilon of one record's release", "", "This mechanism has no noise scale: epsilon itself is its parameter."),
     "shape": Words("Length of the signal along each axis", "numbers", "One or two whole numbers, with a comma between them."),
     "kept": Words("Frequencies kept along each axis", "numbers", "One number for each axis. Filtering adds no privacy."),
@@ -39,10 +43,14 @@ FIELDS: dict[str, Words] = {
     "expansion_point": Words("Point of the Taylor expansion", "", "The paper uses 0."),
     "stabilisation": Words("Stabilisation constant c", "", "Public and fixed."),
     "sensitivity.l2": Words(
-        "How far one unit can move the result (l2)", "units of the query", "The largest Euclidean distance, for example a clipping bound."
+        "Largest effect of one unit",
+        "units of the query",
+        "How far one unit can move the result, as a Euclidean distance (l2 sensitivity); for example a clipping bound.",
     ),
     "sensitivity.l1": Words(
-        "How far one unit can move the result (l1)", "units of the query", "The largest sum of absolute changes; needed for Laplace noise."
+        "Largest effect of one unit (l1)",
+        "units of the query",
+        "How far one unit can move the result, as a sum of absolute changes (l1 sensitivity); needed for Laplace noise.",
     ),
     "sensitivity.l2_real": Words("The same for the real parts alone (l2)", "units of the query", "Leave it empty if you don't know it."),
     "sensitivity.l2_imag": Words(

@@ -95,13 +95,6 @@ def test_without_a_guarantee_the_calculator_promises_nothing(client: TestClient)
         assert point["sentence"].startswith("Nothing is promised: ")
 
 
-def test_the_first_page_explains_epsilon_in_these_sentences(client: TestClient) -> None:
-    # Theorem 2.1 of Kairouz, Oh and Viswanath 2015 at epsilon 1: e / 100, and e / (1 + e).
-    page = client.get("/").text
-    assert "names the person with probability at most 2.72 %." in page
-    assert "with probability at most 73.2 % (a blind guess: 50 %)." in page
-
-
 def test_a_calculators_caveats_are_those_of_its_event(client: TestClient) -> None:
     sampled = {"kind": "poisson_sampled", "probability": 0.1, "event": release()}
     grouped = {"kind": "grouped", "size": 2, "unit": "person", "event": {"kind": "repeated", "count": 3, "event": sampled}}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -48,7 +51,14 @@ def settle(page: Any) -> None:
     if page.locator("#answer").count():
         page.locator('#answer[aria-busy="false"]').wait_for()
         if page.locator("#plots").count():
+            page.locator('#below[aria-busy="false"]').wait_for()
             page.locator('#plots[aria-busy="false"]').wait_for(state="attached")
+
+
+def unfold(page: Any, *words: str) -> None:
+    """Opens the parts that are folded under these words."""
+    for one in words:
+        page.locator("main summary", has_text=one).first.click()
 
 
 def moved(page: Any, go: Callable[[], object]) -> None:
@@ -103,6 +113,21 @@ def test_nothing_is_wider_than_a_phone(path: str, opened: Any) -> None:
 # The calculator
 
 
+def test_the_first_page_answers_and_hands_its_numbers_on(opened: Any) -> None:
+    open_, complaints = opened
+    page = open_("/")
+    typed(page, "#noise", "2")
+    assert headline(page) == "epsilon at most 1.994 at delta 0.00001"
+    assert page.inner_text("#meaning .label") == "Moderate protection"
+    page.check("input[value=noise]")
+    typed(page, "#epsilon", "1.9934")
+    assert 1.999 <= float(headline(page).split(" ")[1]) <= 2.0
+    page.click("#continue")
+    settle(page)
+    assert headline(page) == "epsilon at most 1.994 at delta 0.00001"
+    assert complaints.lines == []
+
+
 def headline(page: Any) -> str:
     page.locator("#answer:not(.stale)").wait_for()
     return page.inner_text("#headline")
@@ -122,22 +147,42 @@ def test_noise_gives_a_guarantee_and_that_guarantee_the_noise_back(opened: Any) 
     assert 1.999 <= float(headline(page).removeprefix("std ")) <= 2.0
 
 
-def test_what_can_void_epsilon_follows_it_and_then_the_services_own_sentences(opened: Any) -> None:
+def test_what_can_void_epsilon_is_named_beside_it_and_what_it_means_is_in_the_services_own_sentences(opened: Any) -> None:
     open_, _ = opened
     page = open_("/calculators/gaussian?std=2")
     headline(page)
-    # The first answer is for the headline alone; the one with attacks follows it.
-    with page.expect_response(lambda one: one.url.endswith("/v1/profiles") and '"priors"' in (one.request.post_data or "")) as answered:
+    with page.expect_response(lambda one: "approximate_dp" in (one.request.post_data or "")) as answered:
         page.fill("#field-std", "3")
     answer = answered.value.json()
     settle(page)
-    attacks = [point["sentence"] for point in (*answer["trade_off"], *answer["bayes_success"])]
-    assert len(attacks) == 2
-    assert page.locator("#sentences > *").all_inner_texts()[:4] == [
-        "It holds only if all of the following hold:",
-        "\n".join(answer["caveats"]),
-        *attacks,
-    ]
+    # What an attacker can do is said of the epsilon and delta that stand above, whatever the noise may allow.
+    event = json.loads(answered.value.request.post_data)["event"]["mechanism"]
+    assert headline(page) == "epsilon at most 1.272 at delta 0.00001"
+    assert (event["delta"], event["adjacency"], 1.271 < event["epsilon"] <= 1.272) == (1e-5, "add_remove", True)
+    unfold(page, "In exact words", "Holds under 3 conditions")
+    [named], [guessed] = answer["trade_off"], answer["bayes_success"]
+    assert page.locator("#meaning details").first.locator("p").all_inner_texts()[:2] == [guessed["sentence"], named["sentence"]]
+    assert page.locator("#sentences li").count() == 3
+    most, right = (re.search(r"at most ([\d.]+) %", one["sentence"])[1] for one in (named, guessed))
+    assert f"{most} times at most" in page.inner_text("#meaning")
+    assert f"is right with probability at most {right}\u00a0%" in page.inner_text("#meaning")
+    # A figure for each run in which the attack names somebody who took part, rounded up; the first names them in any case.
+    assert page.locator("#meaning .people .taking").count() == math.ceil(float(most)) - 1
+
+
+def test_nothing_stays_that_isnt_of_what_is_typed(opened: Any) -> None:
+    page = opened[0]("/calculators/gaussian?plot=delta")
+    unfold(page, "What papers print", "How it is computed")
+    assert page.locator("#published tbody tr").count() > 0
+    assert page.locator("#steps tr").count() > 0
+    assert page.locator("#plots figure").count() == 1
+    page.fill("#field-std", "-1")
+    page.locator("#field-std-problem", has_text="Must be").wait_for()
+    for shown in ("#published tbody tr", "#steps tr", "#plots figure"):
+        assert page.locator(shown).count() == 0
+    assert not page.is_visible("#meaning")
+    assert page.inner_text("#published-part summary") == "What papers print for this"
+    assert "for the earlier values" in page.inner_text("#earlier")
 
 
 @pytest.mark.slow

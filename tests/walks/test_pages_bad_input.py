@@ -85,7 +85,7 @@ def may_be_right(tried: dict[str, Any]) -> bool:
 @pytest.mark.parametrize("name", chosen(PAGES, ["gaussian?mode=noise&epsilon=4"]))
 def test_what_is_wrong_stands_beside_its_field_and_the_last_answer_stays(name: str, reused: tuple[Any, Complaints], address: str) -> None:
     page, complaints = reused
-    page.goto(f"{address}/calculators/{name}&plot=delta")
+    page.goto(f"{address}/calculators/{name}")
     settle(page)
     found = page.evaluate(TRY_ALL, [PAGES[name], ABSURD])
     assert [one for one in found if "stuck" in one] == []

@@ -10,7 +10,7 @@ import pytest
 
 from tests.selection import thinned
 from tests.walks.pages import Complaints
-from tests.walks.test_pages import headline, settle, typed
+from tests.walks.test_pages import headline, settle, typed, unfold
 from zetadp.app.web.calculators import COMPARISONS
 
 
@@ -29,8 +29,9 @@ def opened(reused: tuple[Any, Complaints], address: str) -> tuple[Callable[..., 
 
 def published(page: Any, row: str, about: str) -> tuple[str, str, str]:
     """(published, proven, verdict) of the statement ``about`` something that a row of the errata is on."""
-    page.locator('#published[aria-busy="false"]').wait_for()
-    page.locator('#plots[aria-busy="false"]').wait_for()
+    settle(page)
+    if page.locator("#published-part:not([open])").count():
+        unfold(page, "What papers print")
     found = page.locator("#published tbody tr", has=page.locator(f"a[href='/papers#{row}']")).filter(has_text=about).first
     texts = found.locator("td").all_inner_texts()
     return texts[0], texts[1], texts[2].splitlines()[0]
@@ -63,6 +64,7 @@ def test_the_classic_formula_is_compared_at_the_epsilon_that_is_asked_for(opened
 def test_every_comparison_answers_at_the_first_values(name: str, opened: Any) -> None:
     open_, complaints = opened
     page = open_(f"/calculators/{name}")
+    unfold(page, "What papers print")
     assert page.locator("#published tbody tr").count() > 0
     assert page.inner_text("#published .said")
     assert complaints.lines == []
@@ -71,6 +73,7 @@ def test_every_comparison_answers_at_the_first_values(name: str, opened: Any) ->
 def test_samples_can_be_told_by_their_size_and_solved_for(opened: Any) -> None:
     page = opened[0]("/calculators/training")
     by_probability = headline(page)
+    unfold(page, "More settings")
     page.select_option("#sampling", "size")
     settle(page)
     assert headline(page) == by_probability
@@ -100,6 +103,7 @@ def test_a_form_answers_what_the_api_answers_of_the_event_it_makes(query: str, o
     shown = float(headline(page).split(" ")[3])
     assert answer["epsilon"][0]["upper"] <= shown <= answer["epsilon"][0]["upper"] * 1.001
     assert page.locator("#steps tr").count() > 1
+    unfold(page, "Share or repeat it")
     page.click("#as-event")
     settle(page)
     assert float(headline(page).split(" ")[3]) == shown
@@ -109,6 +113,7 @@ def test_what_random_allocation_asks_for_is_epochs_and_steps_of_one(opened: Any)
     page = opened[0]("/calculators/gaussian?std=4")
     assert page.inner_text("label[for=count]") == "Releases"
     assert not page.is_visible("#epoch")
+    unfold(page, "More settings")
     page.select_option("#sampling", "allocated")
     assert page.inner_text("label[for=count]") == "Epochs"
     assert page.is_visible("#epoch")

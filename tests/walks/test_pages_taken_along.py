@@ -15,7 +15,7 @@ import pytest
 
 from tests.app.calculators_harness import without_cost
 from tests.selection import chosen, thinned
-from tests.walks.test_pages import headline, moved, settle, typed
+from tests.walks.test_pages import headline, moved, settle, typed, unfold
 
 STATES = {
     "guarantee": "/calculators/training?std=1.3&group=2&plot=attacker",
@@ -40,6 +40,8 @@ def opened(context: Any, address: str, path: str) -> Any:
 
 
 def copied(page: Any, what: str) -> str:
+    if not page.is_visible("#exports"):
+        unfold(page, "Share or repeat it")
     page.click(f"[data-copy={what}]")
     page.locator(f"[data-copy={what}]", has_text="Copied").wait_for()
     return page.evaluate("navigator.clipboard.readText()")
@@ -95,7 +97,7 @@ def test_back_and_forward_go_through_the_choices(context: Any, address: str) -> 
 
 
 def test_every_plot_can_be_taken_as_figures_and_as_a_drawing(context: Any, address: str) -> None:
-    page = opened(context, address, "/calculators/training")
+    page = opened(context, address, "/calculators/training?plot=all")
     figures = page.locator("#plots figure").all()
     titles = ["Delta against epsilon", "Renyi divergence", "The attacker's errors", "Epsilon against noise", "Epsilon against steps"]
     assert [figure.locator("h3").inner_text() for figure in figures] == titles

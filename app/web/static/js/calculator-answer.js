@@ -30,14 +30,13 @@ export function remarks(answer, delta) {
   return lines;
 }
 
-/** What can void the guarantee, for directly after it, and what an attacker can do; in the service's own sentences. */
+/** What can void the guarantee, for directly after it, and what it hides. */
 export function sentences(profile) {
-  const attacks = [...profile.trade_off, ...profile.bayes_success].map((point) => point.sentence);
-  const caveats = profile.caveats.length ? ["It holds only if all of the following hold:", el("ul", { class: "caveats" }, ...profile.caveats.map((line) => el("li", {}, line)))] : [];
-  const lines = [...caveats, ...attacks];
-  if (profile.gdp_mu !== null) lines.push(`As Gaussian differential privacy: mu at most ${bound(profile.gdp_mu)}.`);
-  lines.push(`Neighbours: ${NEIGHBOURS[profile.adjacency] || "none"}. Accountant: ${profile.route}.`);
-  return lines;
+  const count = profile.caveats.length;
+  const held = `Holds under ${count} condition${count === 1 ? "" : "s"}`;
+  const caveats = count ? [el("details", {}, el("summary", {}, held), el("ul", { class: "caveats" }, ...profile.caveats.map((line) => el("li", {}, line))))] : [];
+  const hidden = NEIGHBOURS[profile.adjacency]?.replace("unit", profile.unit.replaceAll("_", " "));
+  return [...caveats, hidden ? el("p", { class: "soft" }, `Hidden: ${hidden}.`) : null].filter(Boolean);
 }
 
 /** Puts the headline and its lines on the page. */
@@ -51,8 +50,9 @@ export function say(lines) {
   byId("sentences").replaceChildren(...lines.map((line) => (typeof line === "string" ? el("p", {}, line) : line)));
 }
 
-/** A derivation, line by line; a source that is a proof of ours leads to it. */
-export function derive(steps) {
+/** A derivation, line by line; a source that is a proof of ours leads to it. Above it, which accountant it is, and mu where there is one. */
+export function derive(steps, profile) {
+  byId("route").textContent = `Accountant: ${profile.route}.${profile.gdp_mu === null ? "" : ` As Gaussian differential privacy: mu at most ${bound(profile.gdp_mu)}.`}`;
   byId("steps").replaceChildren(
     ...steps.map((step) =>
       el(

@@ -1,11 +1,12 @@
 // One calculator: reads the form, asks the service while you type, and keeps everything in the address.
 
-import { Problem, api, byId, el, later } from "./core.js";
-import { derive, headline, holds, remarks, say, sentences, show } from "./calculator-answer.js";
+import { derive, headline, holds, remarks, sentences, show, say } from "./calculator-answer.js";
 import { draw, inner } from "./calculator-plots.js";
+import { Problem, api, byId, el, later } from "./core.js";
 import { offer } from "./exports.js";
 import { FieldProblem, blame, clear, decimal, fits, gathered, keep, markStale, recall, sentence, tell, whole } from "./form.js";
-import { compare, epsilonOf } from "./published.js";
+import { explain } from "./meaning.js";
+import { compare, epsilonOf, forget } from "./published.js";
 
 const PAUSE = 60; // milliseconds without a key before the service is asked
 const REST = 250; // and, once there is an answer, before plots and comparisons are: they cost more than it does
@@ -22,6 +23,7 @@ const own = Object.fromEntries([...document.querySelectorAll("[data-own]")].map(
 let running = new AbortController();
 let last; // the input that was typed in last
 let shown = null; // the last good answer's request, for what is copied
+let plotted = null; // what plots are drawn of, once they are unfolded; null where there is no answer
 
 const mode = () => form.elements.mode.value;
 const bySize = () => own.sampling.value === "size";
@@ -149,18 +151,24 @@ async function update() {
   } catch (error) {
     if (error.name === "AbortError") return;
     if (!(error instanceof Problem)) throw error;
-    explain(error);
+    tellWhy(error);
     refuse();
   } finally {
     if (!signal.aborted) box.setAttribute("aria-busy", "false");
   }
 }
 
+/** There is no answer for what is typed: nothing below is shown of anything else. */
 function refuse() {
+  plotted = null;
+  shown = null;
   markStale(true);
   byId("answer").setAttribute("aria-busy", "false");
+  byId("plots").replaceChildren(el("p", {}, "There are no plots of the current values."));
+  for (const name of ["steps", "route"]) byId(name).replaceChildren();
+  forget("The current values have no answer to compare with.");
+  byId("below").setAttribute("aria-busy", "false");
   byId("plots").setAttribute("aria-busy", "false");
-  byId("published").setAttribute("aria-busy", "false");
 }
 
 async function answerTo(wanted, signal) {
@@ -171,34 +179,37 @@ async function answerTo(wanted, signal) {
   const answer = await ask(wanted.path, current === "guarantee" ? wanted.body : { ...wanted.body, derivation: true });
   const event = answer.event || wanted.body.event;
   const lines = current === "guarantee" ? [] : remarks(answer, delta);
+  const { mechanism } = inner(event);
   show(headline(current, answer, delta, records), lines);
   shown = wanted;
   byId("as-event").href = `/calculators/event?${new URLSearchParams({ event: JSON.stringify(event), delta })}`;
   markStale(false);
-  const profile = await explained(ask, { event, deltas: [wanted.delta], derivation: true }, lines);
+  const profile = await ask("/v1/profiles", { event, deltas: [wanted.delta], derivation: true });
   say([...lines, ...sentences(profile)]);
-  derive([...(current === "guarantee" ? [] : answer.derivation.slice(0, 1)), ...profile.derivation]);
+  const { adjacency, unit } = profile;
+  await explain(byId("meaning"), { epsilon: profile.epsilon[0].upper, delta: wanted.delta, adjacency, unit, signal, event: isSlow(event) ? null : event });
+  derive([...(current === "guarantee" ? [] : answer.derivation.slice(0, 1)), ...profile.derivation], profile);
   byId("answer").setAttribute("aria-busy", "false");
+  plotted = { event, profile, delta, signal };
+  byId("plots").setAttribute("aria-busy", String(byId("plots-part").open));
   await rest(signal);
-  await compare({ ...partsOf(event), epsilon: epsilonOf(current, wanted.epsilon, profile), delta: wanted.delta }, signal);
-  if (isSlow(event)) {
+  await compare({ ...partsOf(event), mechanism, epsilon: epsilonOf(current, wanted.epsilon, profile), delta: wanted.delta }, signal);
+  byId("below").setAttribute("aria-busy", "false");
+  await plots();
+}
+
+/** Draws what is chosen, if anybody looks at it. */
+async function plots() {
+  if (!plotted || !byId("plots-part").open) {
+    byId("plots").setAttribute("aria-busy", "false");
+    return;
+  }
+  if (isSlow(plotted.event)) {
     byId("plots").replaceChildren(el("p", {}, "Plots of random allocation take too long to compute here."));
     byId("plots").setAttribute("aria-busy", "false");
     return;
   }
-  await draw(byId("plots"), own.plot.value, { event, profile, delta, signal });
-}
-
-/** The profile with what an attacker can do, or without where that takes too long: the answer holds either way. */
-async function explained(ask, body, lines) {
-  const points = { advantage: true, alphas: [0.01], priors: [0.5] };
-  try {
-    if (!isSlow(body.event)) return await ask("/v1/profiles", { ...body, ...points });
-  } catch (error) {
-    if (!(error instanceof Problem) || !/(time-limit-reached|cost-too-high)$/.test(error.type)) throw error;
-  }
-  lines.push("What an attacker can do takes too long to compute here. POST /v1/calculations makes it a job.");
-  return ask("/v1/profiles", body);
+  await draw(byId("plots"), own.plot.value, plotted);
 }
 
 /** Of random allocation every further point takes a search of many seconds. */
@@ -206,7 +217,7 @@ const isSlow = (event) => holds(event, "randomly_allocated");
 
 /** What comparisons are asked with. */
 function partsOf(event) {
-  const found = { mechanism: inner(event).mechanism, count: 1, probability: 1, sampler: "poisson" };
+  const found = { count: 1, probability: 1, sampler: "poisson" };
   for (let part = event; part; part = part.event) {
     if (part.kind === "repeated") found.count = part.count;
     if (part.kind === "poisson_sampled") found.probability = part.probability;
@@ -228,7 +239,7 @@ function rest(signal) {
 }
 
 /** A refusal of the service, shown next to its field if it has one; an unreachable target is explained in the form's own words. */
-function explain(problem) {
+function tellWhy(problem) {
   if (problem.type.endsWith("unsupported-event")) {
     const reason = sentence(problem.message.replace(/^accountant \w+ can't bound this event: /, ""));
     const needed = /sensitivity\.l[12]_contribution/.exec(reason)?.[0];
@@ -255,6 +266,7 @@ function explain(problem) {
 function query() {
   const made = new URLSearchParams({ mode: mode() });
   keep(made, own, fields);
+  if (!byId("plots-part").open) made.delete("plot");
   return made;
 }
 
@@ -272,7 +284,10 @@ function restore() {
   form.elements.mode.value = MODES.includes(found.get("mode")) ? found.get("mode") : MODES[0];
   if (!form.elements.mode.value) form.elements.mode.value = MODES[0];
   recall(found, own, fields);
-  if (own.runs.value) own.runs.closest("details").open = true;
+  const first = (input) => (input.tagName === "SELECT" ? input.options[0].value : input.defaultValue);
+  const folded = form.querySelectorAll("details [data-own]");
+  for (const input of folded) if (input.value !== first(input)) input.closest("details").open = true;
+  if (found.has("plot")) byId("plots-part").open = true;
   arrange();
 }
 
@@ -286,13 +301,23 @@ function arrange() {
   countLabel.textContent = own.sampling.value === "allocated" ? "Epochs" : counted;
 }
 
+/** The plots alone: nothing of the answer changed. */
+async function redraw() {
+  if (plotted?.signal.aborted) return;
+  try {
+    await plots();
+  } catch (error) {
+    if (error.name !== "AbortError") throw error;
+  }
+}
+
 offer(() => shown);
 
 const soonest = later(update, PAUSE);
 /** From the keystroke on, the shown answer is outdated. */
 function soon() {
-  byId("answer").setAttribute("aria-busy", "true");
-  byId("plots").setAttribute("aria-busy", "true");
+  for (const name of ["answer", "below"]) byId(name).setAttribute("aria-busy", "true");
+  if (byId("plots-part").open) byId("plots").setAttribute("aria-busy", "true");
   soonest();
 }
 form.addEventListener("input", (event) => {
@@ -303,14 +328,17 @@ form.addEventListener("input", (event) => {
 });
 own.plot.addEventListener("input", () => {
   step();
-  soon();
+  redraw();
+});
+byId("plots-part").addEventListener("toggle", () => {
+  remember();
+  redraw();
 });
 form.addEventListener("submit", (event) => event.preventDefault());
 window.addEventListener("popstate", () => {
   restore();
   update();
 });
-document.addEventListener("zetadp-theme", soon);
 document.addEventListener("zetadp-key", soon);
 restore();
 update();

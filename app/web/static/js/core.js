@@ -160,7 +160,7 @@ export function refusal(problem) {
 }
 
 function keyButton() {
-  byId("key").textContent = key.get() ? "Key: set" : "Key: none";
+  byId("key").textContent = key.get() ? "Key set" : "No key";
 }
 
 function startKeys() {
@@ -190,7 +190,7 @@ function startKeys() {
 function startTheme() {
   const button = byId("theme");
   const name = () => {
-    button.textContent = document.documentElement.dataset.theme === "dark" ? "Light" : "Dark";
+    button.textContent = document.documentElement.dataset.theme === "dark" ? "Light colours" : "Dark colours";
   };
   button.addEventListener("click", () => {
     const wanted = document.documentElement.dataset.theme === "dark" ? "light" : "dark";

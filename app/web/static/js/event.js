@@ -4,6 +4,7 @@ import { Problem, api, byId, later } from "./core.js";
 import { derive, headline, sentences, show } from "./calculator-answer.js";
 import { offer } from "./exports.js";
 import { FieldProblem, blame, clear, decimal, markStale } from "./form.js";
+import { explain } from "./meaning.js";
 
 const PAUSE = 250; // milliseconds without a key before the service is asked
 const LONGEST = 6000; // characters of an event that the address holds
@@ -21,7 +22,7 @@ function asked() {
   }
   const point = decimal(delta);
   if (!(point > 0 && point < 1)) throw new FieldProblem(delta, "Must be more than 0 and less than 1.");
-  return { path: "/v1/profiles", body: { event, deltas: [point], advantage: true, alphas: [0.01], priors: [0.5], derivation: true } };
+  return { path: "/v1/profiles", body: { event, deltas: [point], derivation: true } };
 }
 
 async function update() {
@@ -34,14 +35,18 @@ async function update() {
     remember(wanted.body.event);
     const profile = await api(wanted.path, { method: "POST", body: wanted.body, signal });
     show(headline("guarantee", profile, delta.value.trim()), sentences(profile));
-    derive(profile.derivation);
+    derive(profile.derivation, profile);
     shown = wanted;
     markStale(false);
+    const { adjacency, unit } = profile;
+    await explain(byId("meaning"), { epsilon: profile.epsilon[0].upper, delta: wanted.body.deltas[0], adjacency, unit, signal, event: wanted.body.event });
   } catch (error) {
     if (error.name === "AbortError") return;
     if (error instanceof FieldProblem) blame(error.input, error.message);
     else if (error instanceof Problem) blame(text, error.fields.length ? error.fields.map((one) => `${one.field}: ${one.message}`).join("; ") : error.message);
     else throw error;
+    shown = null;
+    for (const name of ["steps", "route"]) byId(name).replaceChildren();
     markStale(true);
   }
   byId("answer").setAttribute("aria-busy", "false");

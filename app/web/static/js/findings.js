@@ -86,6 +86,14 @@ export function summary(findings) {
   return el("p", { class: warns ? "said notice bad" : "said" }, `Of the printed statements that cover these values, ${parts.join("; ")}.`);
 }
 
+/** How many of them print another number than holds, in neutral words: for a summary that nobody has opened yet. */
+export function counted(findings) {
+  const covered = findings.filter((one) => directionOf(one) !== "does_not_apply");
+  const other = covered.filter((one) => directionOf(one) !== "equal").length;
+  if (!covered.length) return "";
+  return other ? `: ${other} of ${covered.length} differ` : `: ${covered.length === 1 ? "it agrees" : `all ${covered.length} agree`}`;
+}
+
 /** Statements that promise too much come first. */
 export function ordered(findings) {
   const ranks = ["overclaims", "loose", "differs", "equal", "does_not_apply"];

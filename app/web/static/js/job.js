@@ -43,21 +43,22 @@ function thinned(series) {
 
 function draw() {
   if (drawing !== null) return;
-  drawing = setTimeout(() => {
+  drawing = setTimeout(async () => {
     drawing = null;
     const place = byId("plots");
     if (place.contains(document.activeElement) || place.querySelector("details[open]")) {
       draw(); // somebody is reading it
       return;
     }
-    const made = [];
-    if (points.epsilon.length > 1) {
-      made.push(spent());
+    try {
+      const made = [];
+      if (points.epsilon.length > 1) made.push(await spent());
+      if (points.metrics.size) made.push([...points.metrics.values()].some((all) => all.length > 1) ? await curves() : last());
+      place.replaceChildren(...made);
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      place.replaceChildren(refusal(error));
     }
-    if (points.metrics.size) {
-      made.push([...points.metrics.values()].some((all) => all.length > 1) ? curves() : last());
-    }
-    place.replaceChildren(...made);
   }, DRAW);
 }
 

@@ -8,7 +8,8 @@ const PAUSE = 60; // milliseconds without a key before the service is asked
 
 /**
  * Asks once and after every change.
- * @param {object} of form, path (of the endpoint), fields, body (made of them; throws FieldProblem), show (the answer), inputOf (a refusal's
+ * @param {object} of form, path (of the endpoint, or what returns it), fields, body (made of them; throws FieldProblem), show (the answer, with
+ *   its signal and what was asked; what it goes on to ask for is awaited), inputOf (a refusal's
  *   path: its input or nothing), arrange (after each change; may be left out).
  */
 export function keepAsking({ form, path, fields, body, show, inputOf, arrange = () => {} }) {
@@ -25,15 +26,18 @@ export function keepAsking({ form, path, fields, body, show, inputOf, arrange = 
     try {
       remember();
       const asked = body();
-      const answer = await api(path, { method: "POST", body: asked, signal });
-      show(answer);
-      shown = { path, body: asked };
+      const where = typeof path === "string" ? path : path();
+      const answer = await api(where, { method: "POST", body: asked, signal });
+      const more = show(answer, { signal, asked });
+      shown = { path: where, body: asked };
       markStale(false);
+      await more;
     } catch (error) {
       if (error.name === "AbortError") return;
       if (error instanceof FieldProblem) blame(error.input, error.message);
       else if (error instanceof Problem) tell(error, inputOf, last);
       else throw error;
+      shown = null;
       markStale(true);
     }
     byId("answer").setAttribute("aria-busy", "false");
@@ -60,7 +64,7 @@ export function keepAsking({ form, path, fields, body, show, inputOf, arrange = 
     byId("answer").setAttribute("aria-busy", "true");
     arrange();
     // A choice is a step that the browser can go back from; typing isn't.
-    if (event.target.tagName === "SELECT" && fits(fields)) history.pushState(null, "", address());
+    if (event.target.tagName === "SELECT" && fields.includes(event.target) && fits(fields)) history.pushState(null, "", address());
     soon();
   });
   form.addEventListener("submit", (event) => event.preventDefault());
@@ -69,7 +73,7 @@ export function keepAsking({ form, path, fields, body, show, inputOf, arrange = 
     update();
   });
   document.addEventListener("zetadp-key", soon);
-  offer(() => shown);
+  if (document.getElementById("exports")) offer(() => shown);
   restore();
   update();
 }

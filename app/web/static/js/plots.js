@@ -1,18 +1,38 @@
 // Plots as SVG by Observable Plot, each with its figures as a table and as files: no picture is the only source of anything.
 /* global Plot */
 
-import { csv, download, el } from "./core.js";
+import { Problem, csv, download, el } from "./core.js";
+
+const LIBRARIES = ["/static/vendor/d3/d3.min.js", "/static/vendor/observable-plot/plot.umd.min.js"];
+const WIDEST = 520;
+let library = null;
+
+/** Loads the drawing library once, when a plot is wanted for the first time: most visits want none. */
+function loaded() {
+  library ??= LIBRARIES.reduce((before, path) => before.then(() => script(path)), Promise.resolve());
+  return library;
+}
+
+function script(path) {
+  return new Promise((resolve, reject) => {
+    const failed = () => {
+      library = null;
+      reject(new Problem(0, { title: "The plot couldn't be loaded.", detail: "The plot couldn't be loaded: the service doesn't answer." }));
+    };
+    document.head.append(el("script", { src: path, on: { load: resolve, error: failed } }));
+  });
+}
 
 const SERIES = ["var(--series-1)", "var(--series-2)", "var(--series-3)", "var(--series-4)"];
 const DASHES = ["none", "6 3", "2 3", "8 3 2 3"];
 
 /**
- * A figure with lines.
+ * A figure with lines, once the library that draws it is there.
  * @param {object} of title, about (what it shows, in a sentence), x and y: {label, log}, series: [{name, points: [[x, y], ...]}],
  *   marks: [[x, y, name], ...], steps: whether a line holds its left value up to the next point, dots: whether its points are shown,
  *   file: name without ending. A series may say by itself what is drawn between points (curve): a bound keeps to its safe side.
  */
-export function linePlot(of) {
+export async function linePlot(of) {
   const drawn = of.series.map((series) => ({ ...series, points: series.points.filter(([x, y]) => usable(x, of.x) && usable(y, of.y)) }));
   const shown = drawn.some((series) => series.points.length);
   const figure = el("figure", {}, el("h3", {}, of.title));
@@ -20,6 +40,7 @@ export function linePlot(of) {
     figure.append(el("p", { class: "soft" }, "Nothing to draw: no finite values."));
     return figure;
   }
+  await loaded();
   const svg = draw(of, drawn);
   // The library names groups that have no role; the drawing is one picture with one description.
   for (const part of svg.querySelectorAll("[aria-label]")) part.removeAttribute("aria-label");
@@ -62,7 +83,9 @@ function draw(of, drawn) {
     if (usable(x, of.x) && usable(y, of.y)) marks.push(Plot.dot([[x, y]], { x: (point) => point[0], y: (point) => point[1], r: 5, fill: "var(--focus)" }));
   }
   const axis = (given) => ({ label: given.label, type: given.log ? "log" : "linear", tickFormat: given.log ? "~g" : undefined, nice: !given.log });
-  return Plot.plot({ width: 460, height: 290, marginLeft: 62, marginBottom: 42, x: axis(of.x), y: axis(of.y), marks });
+  // Drawn at the size it is shown in: text that was scaled down would be too small to read.
+  const width = Math.max(280, Math.min(WIDEST, document.documentElement.clientWidth - 64));
+  return Plot.plot({ width, height: 300, marginLeft: 66, marginBottom: 46, style: { fontSize: "13px" }, x: axis(of.x), y: axis(of.y), marks });
 }
 
 function legend(drawn) {

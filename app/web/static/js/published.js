@@ -1,7 +1,7 @@
 // The papers' formulas at a calculator's values, each next to the proven answer. They are requested after the answer, which never waits.
 
 import { Problem, api, byId, el, number, refusal } from "./core.js";
-import { directionOf, ordered, summary, table } from "./findings.js";
+import { counted, directionOf, ordered, summary, table } from "./findings.js";
 
 /** What each comparison is asked, from the mechanism as typed and the answer's epsilon; a text says why it can't be. */
 const BODIES = {
@@ -28,14 +28,14 @@ function clip(sensitivity) {
 
 /** Fills the page's section with the statements at these values. */
 export async function compare(values, signal) {
-  const place = byId("published");
+  const place = document.getElementById("published"); // what is only declared has none
+  if (!place?.dataset.endpoint) return;
   const { endpoint, rows } = place.dataset;
-  if (!endpoint) return;
   place.setAttribute("aria-busy", "true");
   try {
     const body = BODIES[endpoint](values);
     if (typeof body === "string") {
-      place.replaceChildren(el("p", {}, body));
+      forget(body);
       return;
     }
     const answer = await api(`/v1/compare/${endpoint}`, { method: "POST", signal, body });
@@ -43,15 +43,26 @@ export async function compare(values, signal) {
     const findings = ordered(answer.published);
     const first = findings.filter((one) => directionOf(one) !== "does_not_apply" && (mine.includes(one.erratum) || endpoint === "training"));
     const rest = findings.filter((one) => !first.includes(one));
+    byId("published-count").textContent = counted(first);
     place.replaceChildren(summary(first));
     if (first.length) place.append(table(first, "Published versus proven"));
     if (rest.length) place.append(el("details", {}, el("summary", {}, `${rest.length} more printed statements`), table(rest, "More statements")));
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
+    byId("published-count").textContent = "";
     place.replaceChildren(refusal(error));
   } finally {
     if (!signal.aborted) place.setAttribute("aria-busy", "false");
   }
+}
+
+/** Shows no statements, and why; a page without a comparison keeps what it says. */
+export function forget(why) {
+  const place = document.getElementById("published");
+  if (!place?.dataset.endpoint) return;
+  byId("published-count").textContent = "";
+  place.replaceChildren(el("p", {}, why));
+  place.setAttribute("aria-busy", "false");
 }
 
 /** The comparison's epsilon: the requested one, else the answer's. */
