@@ -69,7 +69,8 @@ VOCABULARY: tuple[tuple[str, str], ...] = (
     (
         "strength",
         "our word for an epsilon and a delta: **strong** while a guess from even odds whether one unit took part is right with probability "
-        "at most 75 %, **moderate** up to 90 %, **weak** up to 99 %; at most moderate from delta 0.001 on, at most weak from 0.01 on, almost none from 0.1 on",
+        "at most 75 %, **moderate** up to 90 %, **weak** up to 99 %; at most moderate from delta 0.001 on, at most weak from 0.01 on, "
+        "and almost none from 0.1 on",
     ),
     (
         "local release",

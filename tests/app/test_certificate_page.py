@@ -105,7 +105,7 @@ def test_what_can_void_it_stands_between_epsilon_and_what_it_means(envelope: byt
 
 def test_a_guarantee_that_hides_little_is_called_weak(envelope: bytes, settings: Settings, keys: PublicKeySet) -> None:
     def enlarge(statement: dict[str, dict[str, dict[str, object]]]) -> None:
-        statement["predicate"]["guarantee"]["delta_curve"] = [{"epsilon": "9", "delta": "1e-05"}]
+        statement["predicate"]["guarantee"] |= {"epsilon": "9", "delta_curve": [{"epsilon": "9", "delta": "1e-05"}]}
 
     document = rendered(forged(envelope, settings, enlarge), keys, Evidence())
     assert document.verdict.tone is Tone.WEAK

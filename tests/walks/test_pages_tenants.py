@@ -84,13 +84,12 @@ def test_a_page_loads_whole_and_fits_a_desk_and_a_phone(
 
 
 @pytest.mark.parametrize(("name", "scheme"), thinned(AXE, every=12))
-def test_axe_finds_nothing_serious(name: str, scheme: str, paths: dict[str, str], chromium: Any, service: Service, key: str) -> None:
+def test_axe_finds_nothing(name: str, scheme: str, paths: dict[str, str], chromium: Any, service: Service, key: str) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
     context = chromium.new_context(color_scheme=scheme, bypass_csp=True)
     page = filled(context, service, key, paths[name], READY[name])
-    for part in page.locator("details:not([open]) > summary").all():
-        part.click()
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true })")
     found = Axe().run(page).response["violations"]
     context.close()
-    assert [(one["id"], one["nodes"][0]["html"][:120]) for one in found if one["impact"] in SERIOUS] == []
+    assert [(one["id"], one["nodes"][0]["html"][:120]) for one in found] == []

@@ -16,8 +16,10 @@ from zetadp.app.certificates.page.blocks import Block, Bullets, CurvePlot, Docum
 from zetadp.app.certificates.words.caveats import Caveat, caveats, not_covered_elsewhere
 from zetadp.app.certificates.words.reading import Reading
 from zetadp.app.certificates.words.releases import noise_figures, sampling_in_words, sensitivity_figures
-from zetadp.app.certificates.words.strength import advantage, caution, nothing_promised, strength, worth_of_sampling
+from zetadp.app.certificates.words.strength import advantage, at_certified_pair, caution, nothing_promised, strength, worth_of_sampling
 from zetadp.mechanisms import AnyMechanism
+
+_TOGETHER = "All pairs together may promise more than the certified one does; both hold. From all of them:"
 
 WEAK_FROM = 0.9
 """From this rate of correct guesses on (chance is one half), the page calls a guarantee weak."""
@@ -82,7 +84,7 @@ def _verdict(reading: Reading, checks: Sequence[Check]) -> Verdict:
     if isinstance(guarantee, NoGuarantee):
         lines = (f"Why: {guarantee.reason}.", nothing_promised(reading), *caution(reading, guarantee), _trust(reading), *words)
         return Verdict(Tone.NONE, "THERE IS NO PRIVACY GUARANTEE", (), lines)
-    is_weak = (1.0 + advantage(guarantee)) / 2.0 >= WEAK_FROM
+    is_weak = (1.0 + advantage(at_certified_pair(guarantee))) / 2.0 >= WEAK_FROM
     lines = (*_meaning(reading, guarantee, is_weak=is_weak), *words)
     beside = tuple(caveats(reading, guarantee))
     headline = f"{'Weak privacy guarantee' if is_weak else 'Privacy guarantee'}: epsilon {guarantee.epsilon} at delta {guarantee.delta}"
@@ -95,7 +97,7 @@ def _verdict(reading: Reading, checks: Sequence[Check]) -> Verdict:
 def _meaning(reading: Reading, guarantee: ApproximateDp, *, is_weak: bool) -> Iterator[str]:
     if guarantee.pure_epsilon is not None:
         yield f"It also holds with epsilon {guarantee.pure_epsilon} at delta 0: pure differential privacy."
-    yield from strength(reading, guarantee)
+    yield from strength(reading, at_certified_pair(guarantee))
     if is_weak:
         yield f"That is a weak guarantee: it still allows an attack on one {reading.unit} that is nearly always right."
     yield f"Protected: each {reading.unit} of the {reading.kind.protected}; {reading.unit_meaning}."
@@ -116,7 +118,7 @@ def _guarantee(reading: Reading) -> Iterator[Section]:
             yield Section("The seed", (Text((line,)),))
         return
     table = Table(("figure", "value"), tuple(_figures(reading, guarantee)))
-    yield Section("The guarantee in figures", (table, *_curve(guarantee)), is_detail=True)
+    yield Section("The guarantee in figures", (table, *_curve(reading, guarantee)), is_detail=True)
 
 
 def _figures(reading: Reading, guarantee: ApproximateDp) -> Iterator[tuple[str, str]]:
@@ -135,7 +137,7 @@ def _figures(reading: Reading, guarantee: ApproximateDp) -> Iterator[tuple[str, 
         yield "Renyi divergence, by order", "; ".join(f"{point.order}: {point.epsilon}" for point in guarantee.renyi)
 
 
-def _curve(guarantee: ApproximateDp) -> tuple[Block, ...]:
+def _curve(reading: Reading, guarantee: ApproximateDp) -> tuple[Block, ...]:
     points = tuple((float(point.epsilon), float(point.delta)) for point in guarantee.delta_curve)
     described = f"Steps falling from delta {guarantee.delta_curve[0].delta} at epsilon {guarantee.delta_curve[0].epsilon} to delta "
     described += f"{guarantee.delta_curve[-1].delta} at epsilon {guarantee.delta_curve[-1].epsilon}; the table below has every point."
@@ -144,6 +146,9 @@ def _curve(guarantee: ApproximateDp) -> tuple[Block, ...]:
         Text(("All of these pairs hold at the same time. Between two of them the left one's delta holds.",)),
         CurvePlot(points, (float(guarantee.epsilon), float(guarantee.delta)), described),
         Table(("epsilon", "delta"), rows, frozenset({0, 1})),
+        Text(
+            ("All pairs together may promise more than the certified one does; both hold. From all of them:", *strength(reading, guarantee))
+        ),
     )
 
 

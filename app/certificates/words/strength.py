@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from zetadp.accountants.attack_sentences import EVEN_ODDS, FALSE_POSITIVES, Neighbours, guessing_sentence, naming_sentence
-from zetadp.app.certificates.facts.guarantee import ApproximateDp, NoGuarantee
+from zetadp.app.certificates.facts.guarantee import ApproximateDp, DeltaPoint, NoGuarantee
 from zetadp.app.certificates.words.reading import Reading
 
 ROUNDING = 1e-12
@@ -47,8 +47,16 @@ def caution(reading: Reading, guarantee: NoGuarantee) -> Iterator[str]:
         yield "Treat the released files as if they contained the training data."
 
 
+def at_certified_pair(claim: ApproximateDp) -> ApproximateDp:
+    """The claim as its certified epsilon and delta alone, which is what every page says first of a guarantee."""
+    pair = DeltaPoint(epsilon=claim.epsilon, delta=claim.delta)
+    return ApproximateDp(
+        epsilon=claim.epsilon, delta=claim.delta, epsilon_lower=claim.epsilon_lower, route=claim.route, delta_curve=(pair,)
+    )
+
+
 def strength(reading: Reading, guarantee: ApproximateDp) -> tuple[str, str]:
-    """What an attacker gains, in figures, in the sentences that calculators show too."""
+    """What an attacker gains, in figures, in the sentences that calculators show too: by every point of the claim's curve."""
     neighbours = _neighbours(reading)
     missed = max(0.0, math.nextafter(1.0 - most_true_positives(guarantee, FALSE_POSITIVES), -math.inf))
     right = min(1.0, math.nextafter((1.0 + advantage(guarantee)) / 2.0, math.inf))

@@ -1,6 +1,7 @@
 // Certificates: one from a file or by its id is checked, the verdict first; read as a document; and proved to be in the log.
 
 import { Problem, announce, api, byId, download, el, key, refusal, request } from "./core.js";
+import { explain } from "./meaning.js";
 import { say } from "./submit-fields.js";
 
 const VERDICTS = {
@@ -76,8 +77,33 @@ function show(report, name) {
 async function verify(bytes, name) {
   const begins = new TextDecoder().decode(bytes.slice(0, 64)).trimStart();
   const type = begins.startsWith("{") ? "application/json" : "application/jose";
-  const answer = await request("/v1/certificates/verify", { method: "POST", body: bytes, type });
-  show(await answer.json(), name);
+  const report = await (await request("/v1/certificates/verify", { method: "POST", body: bytes, type })).json();
+  show(report, name);
+  if (report.verdict === "valid" && report.guarantee !== "none") await means(statementOf(bytes).predicate);
+}
+
+/** The signed statement of a file that was found to be a valid certificate. */
+function statementOf(bytes) {
+  const text = new TextDecoder().decode(bytes).trim();
+  const payload = text.startsWith("{") ? JSON.parse(text).payload : text.split(".")[1];
+  const content = Uint8Array.from(atob(payload.replaceAll("-", "+").replaceAll("_", "/")), (one) => one.charCodeAt(0));
+  return JSON.parse(new TextDecoder().decode(content));
+}
+
+/** Which neighbours an event is about: those of any of its releases, and the unit of the group that it is for. */
+function neighboursOf(part) {
+  if (part === null || typeof part !== "object") return null;
+  if (typeof part.adjacency === "string" && typeof part.unit === "string") return { adjacency: part.adjacency, unit: part.unit };
+  const found = Object.values(part).map(neighboursOf).find(Boolean) || null;
+  return found && part.kind === "grouped" ? { ...found, unit: part.unit } : found;
+}
+
+async function means({ guarantee, event }) {
+  const neighbours = neighboursOf(event);
+  if (!neighbours || guarantee.kind !== "approximate_dp") return;
+  const place = el("section", { class: "meaning", "aria-label": "What it means" });
+  byId("report").firstElementChild.after(el("div", { class: "answer" }, el("p", { class: "figure" }, `epsilon ${guarantee.epsilon} at delta ${guarantee.delta}`), place));
+  await explain(place, { epsilon: guarantee.epsilon, delta: guarantee.delta, ...neighbours });
 }
 
 async function take(file) {
@@ -107,6 +133,7 @@ async function read(id) {
   const root = place.shadowRoot || place.attachShadow({ mode: "open" });
   root.adoptedStyleSheets = [sheet];
   root.replaceChildren(document.importNode(made.querySelector("main"), true));
+  root.firstElementChild.setAttribute("role", "group"); // the page has a main part of its own
   for (const heading of root.querySelectorAll("h1")) {
     // The page has its own heading.
     const lower = document.createElement("h2");

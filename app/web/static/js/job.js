@@ -1,9 +1,10 @@
 // One job: its progress, the epsilon it has spent, its figures, log and files, as they come.
 
-import { Problem, announce, api, byId, download, el, figure, moment, number, refusal, request } from "./core.js";
+import { Problem, announce, api, byId, download, el, figure, later, moment, number, refusal, request } from "./core.js";
 import { forget, note } from "./job-attempts.js";
 import { editLabels, showLabels } from "./job-labels.js";
 import { cost, tag } from "./jobs-common.js";
+import { explain } from "./meaning.js";
 import { linePlot } from "./plots.js";
 import { FINAL, follow } from "./stream.js";
 import { watchWorkers } from "./workers.js";
@@ -111,7 +112,25 @@ function done() {
   byId("steps").textContent = `Step ${job.progress.step} of ${job.progress.steps}: ${cost(job.progress)}${target() ? `; the target is epsilon ${target()}.` : "."}`;
   const minded = Number.isFinite(number(job.progress.epsilon)) ? job.caveats : [];
   byId("caveats").replaceChildren(...minded.map((line) => el("li", {}, `${line}.`)));
+  byId("meaning-part").hidden = !privacy()?.adjacency || !Number.isFinite(number(job.progress.epsilon));
+  means();
 }
+
+const privacy = () => job?.spec?.privacy ?? job?.spec?.method?.privacy;
+
+/** What the spent epsilon means, while somebody reads it. */
+const means = later(async () => {
+  if (!job?.progress || byId("meaning-part").hidden || !byId("meaning-part").open) return;
+  const { epsilon, delta } = job.progress;
+  if (byId("meaning").dataset.of === `${epsilon} ${delta}`) return;
+  byId("meaning").dataset.of = `${epsilon} ${delta}`;
+  try {
+    await explain(byId("meaning"), { epsilon, delta, adjacency: privacy().adjacency, unit: privacy().unit, signal: lines.signal });
+  } catch (error) {
+    delete byId("meaning").dataset.of;
+    if (!(error instanceof Problem) && error.name !== "AbortError") throw error;
+  }
+}, DRAW);
 
 /** What it asked of machines, and the cluster's last word on its worker. */
 function launched() {
@@ -261,7 +280,7 @@ async function files() {
 function gone() {
   offered = null;
   byId("title").textContent = "There is no such job";
-  for (const name of ["labels-form", "attempts-part"]) byId(name).hidden = true;
+  for (const name of ["labels-form", "attempts-part", "meaning-part"]) byId(name).hidden = true;
   for (const name of ["actions", "what", "certificate", "state", "plots", "belongs", "labels-other"]) byId(name).replaceChildren();
   byId("times").textContent = "";
   byId("trouble").replaceChildren(
@@ -329,6 +348,7 @@ editLabels(base, (changed) => {
   head();
 });
 byId("log-part").addEventListener("toggle", followLog);
+byId("meaning-part").addEventListener("toggle", means);
 document.addEventListener("zetadp-key", start);
 document.addEventListener("zetadp-theme", draw);
 start().then(() => watchWorkers(() => job !== null && !FINAL.includes(job.state)));

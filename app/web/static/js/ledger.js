@@ -3,11 +3,13 @@
 import { Problem, announce, api, bound, byId, el, moment, number, refusal } from "./core.js";
 import { startProjection } from "./ledger-projection.js";
 import { bar, currency, limitWords, spendWords, state } from "./ledgers-common.js";
+import { explain } from "./meaning.js";
 import { say } from "./submit-fields.js";
 
 const id = byId("ledger").dataset.ledger;
 const base = `/v1/ledgers/${id}`;
 const EVERY = 5000;
+const USUAL_DELTA = 1e-5; // for budgets that have none
 
 let ledger = null;
 let timer;
@@ -84,6 +86,22 @@ function head() {
     if (!byId("balance").children.length) byId("balance").replaceChildren(el("p", {}, `Each user has a balance; ${ledger.users} have been charged so far.`));
   }
   byId("balance").setAttribute("aria-busy", "false");
+  byId("meaning-part").hidden = definition.budget.kind === "rdp";
+}
+
+/** The limit as an epsilon and a delta, once: it never changes. */
+async function limit() {
+  if (!byId("meaning-part").open || byId("limit-as").textContent) return;
+  const { budget, adjacency, unit } = ledger.definition;
+  const named = currency(budget.kind);
+  let [epsilon, delta] = [budget.epsilon, budget.kind === "pure" ? 0 : (budget.delta ?? USUAL_DELTA)];
+  if (budget.kind === "gdp" || budget.kind === "zcdp") {
+    const given = { kind: budget.kind, [named[1]]: budget[named[1]] };
+    const answer = await api("/v1/conversions", { method: "POST", body: { given, to: [{ kind: "approximate", delta }] } });
+    epsilon = answer.conversions[0].value;
+  }
+  byId("limit-as").textContent = `epsilon at most ${bound(epsilon)} at delta ${delta}`;
+  await explain(byId("meaning"), { epsilon, delta, adjacency, unit });
 }
 
 function reservation(one) {
@@ -195,6 +213,7 @@ byId("verify").addEventListener("click", () =>
   }),
 );
 
+byId("meaning-part").addEventListener("toggle", () => asked(limit));
 byId("which").addEventListener("change", () => asked(() => reservations()));
 byId("more-reservations").addEventListener("click", () => asked(() => reservations(olderReservations)));
 byId("more-entries").addEventListener("click", () => asked(() => entries(laterEntries)));

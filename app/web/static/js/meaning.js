@@ -112,7 +112,7 @@ async function draw(part, place, of, given) {
     const words = own
       ? [el("p", {}, "Epsilon and delta sum up a curve. The noise itself promises at least as much at each point, so these figures may be stronger than the ones above; both hold:"), el("p", {}, own.bayes_success[0].sentence), el("p", {}, own.trade_off[1].sentence)]
       : [];
-    place.replaceChildren(...words, await linePlot({ title: "The attacker's errors", about, x: { label: "false positives (probability)" }, y: { label: "false negatives (probability, at least)" }, series, file: "attacker" }));
+    place.replaceChildren(...words, await linePlot({ title: "The attacker's errors", heading: "p", about, x: { label: "false positives (probability)" }, y: { label: "false negatives (probability, at least)" }, series, file: "attacker" }));
   } catch (error) {
     if (error.name === "AbortError") return;
     if (!(error instanceof Problem)) throw error;

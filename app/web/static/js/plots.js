@@ -30,12 +30,12 @@ const DASHES = ["none", "6 3", "2 3", "8 3 2 3"];
  * A figure with lines, once the library that draws it is there.
  * @param {object} of title, about (what it shows, in a sentence), x and y: {label, log}, series: [{name, points: [[x, y], ...]}],
  *   marks: [[x, y, name], ...], steps: whether a line holds its left value up to the next point, dots: whether its points are shown,
- *   file: name without ending. A series may say by itself what is drawn between points (curve): a bound keeps to its safe side.
+ *   file: name without ending, heading: the title's element (h3). A series may say by itself what is drawn between points (curve): a bound keeps to its safe side.
  */
 export async function linePlot(of) {
   const drawn = of.series.map((series) => ({ ...series, points: series.points.filter(([x, y]) => usable(x, of.x) && usable(y, of.y)) }));
   const shown = drawn.some((series) => series.points.length);
-  const figure = el("figure", {}, el("h3", {}, of.title));
+  const figure = el("figure", {}, el(of.heading || "h3", { class: "title" }, of.title));
   if (!shown) {
     figure.append(el("p", { class: "soft" }, "Nothing to draw: no finite values."));
     return figure;
