@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from zetadp.app.calculators.limits import Calculators, calculators
 from zetadp.app.papers.reports import complex_dp_federated, complex_feature_obfuscation, spectral_dp, spof, zeta_dp
-from zetadp.app.papers.schemas import PaperReport
+from zetadp.app.papers.schemas import PaperReport, PaperSummary
 from zetadp.mechanisms.errata import Paper
 
 REPORTS: Mapping[Paper, Callable[[], PaperReport]] = {
@@ -20,6 +20,10 @@ REPORTS: Mapping[Paper, Callable[[], PaperReport]] = {
     "spof": spof.report,
     "complex_feature_obfuscation": complex_feature_obfuscation.report,
     "spectral_dp": spectral_dp.report,
+}
+
+SUMMARIES: Mapping[Paper, PaperSummary] = {
+    one.SUMMARY.paper: one.SUMMARY for one in (zeta_dp, complex_dp_federated, spof, complex_feature_obfuscation, spectral_dp)
 }
 
 _LIST: TypeAdapter[tuple[PaperReport, ...]] = TypeAdapter(tuple[PaperReport, ...])

@@ -106,9 +106,8 @@ class ExperimentReport(Value):
     approximations: tuple[Approximation, ...] = ()
 
 
-@final
-class PaperReport(Value):
-    r"""One paper and its experiments.
+class PaperSummary(Value):
+    r"""One paper in brief: nothing of it takes computing.
 
     Attributes:
       holds: in brief, which of its privacy claims hold.
@@ -119,4 +118,18 @@ class PaperReport(Value):
     authors: str
     proposes: str
     holds: str
+
+    def with_experiments(self, experiments: tuple[ExperimentReport, ...]) -> PaperReport:
+        """The paper and its experiments, recomputed."""
+        return PaperReport.model_validate({**self.model_dump(), "experiments": experiments})
+
+
+@final
+class PaperReport(PaperSummary):
+    r"""One paper and its experiments.
+
+    Attributes:
+      holds: in brief, which of its privacy claims hold.
+    """
+
     experiments: tuple[ExperimentReport, ...]

@@ -14,6 +14,7 @@ from zetadp.app.calculators.event_kinds import list_events
 from zetadp.app.calculators.proofs import ProofEntry, list_proofs
 from zetadp.app.kit.settings import Settings
 from zetadp.app.main import create_app
+from zetadp.app.papers.router import REPORTS
 from zetadp.app.web.declared_words import declared_words_of
 from zetadp.app.web.forms import fields_of
 from zetadp.app.web.live_forms import COMPARISONS, NOISE_SHAPE, form_of
@@ -32,6 +33,7 @@ PAGES = (
     "/calculators/training",
     "/calculators/event",
     "/papers",
+    *(f"/papers/{paper}" for paper in REPORTS),
     "/comparisons",
     *(f"/comparisons/{name}" for name in COMPARISONS),
     "/noise-shapes",
@@ -88,7 +90,7 @@ def test_every_field_of_a_mechanism_is_asked_for(one: catalogue.MechanismEntry, 
         assert f'id="{field.id}-problem"' in text
 
 
-@pytest.mark.parametrize("under", ["calculators", "comparisons", "jobs", "ledgers", "proofs"])
+@pytest.mark.parametrize("under", ["calculators", "comparisons", "jobs", "ledgers", "papers", "proofs"])
 def test_what_isnt_there_is_said_not_to_be_and_its_name_is_only_text(under: str, client: TestClient) -> None:
     answer = client.get(f"/{under}/%3Cimg%20src=x%20onerror=alert(1)%3E")
     assert answer.status_code == 404

@@ -7,7 +7,7 @@ from fractions import Fraction
 from zetadp.accountants import Grouped, Release, calibrate_scale
 from zetadp.app.calculators.compare.conventions import sum_sensitivity, training_event
 from zetadp.app.papers.recompute import reading
-from zetadp.app.papers.schemas import Experiment, ExperimentReport, PaperReport, Reading
+from zetadp.app.papers.schemas import Experiment, ExperimentReport, PaperReport, PaperSummary, Reading
 from zetadp.app.papers.tables import complex_dp_federated as tables
 from zetadp.mechanisms import ComplexGaussian
 from zetadp.mechanisms.base import Adjacency
@@ -15,17 +15,20 @@ from zetadp.mechanisms.base import Adjacency
 IMAGES_OF_A_PATIENT = tables.IMAGES // tables.RECORDS
 
 
+SUMMARY = PaperSummary(
+    paper="complex_dp_federated",
+    title="Complex-valued federated learning with differential privacy and MRI applications",
+    authors="Anneliese Riess, Alexander Ziller, Stefan Kolek, Daniel Rueckert, Julia Schnabel, Georgios Kaissis",
+    proposes="the complex Gaussian mechanism with correlated components, DP-SGD for complex-valued networks, and layers that suit it",
+    holds="Theorem 1 is a valid bound, not the tightest (C3); Algorithm 1 is right under adding or removing a unit (C18). The epsilons "
+    "hold per patient only if patients are what is clipped and sampled (C10), and not for replacing one (C9).",
+)
+"""What the paper is, without its experiments."""
+
+
 def report() -> PaperReport:
     """The paper's table, recomputed."""
-    return PaperReport(
-        paper="complex_dp_federated",
-        title="Complex-valued federated learning with differential privacy and MRI applications",
-        authors="Anneliese Riess, Alexander Ziller, Stefan Kolek, Daniel Rueckert, Julia Schnabel, Georgios Kaissis",
-        proposes="the complex Gaussian mechanism with correlated components, DP-SGD for complex-valued networks, and layers that suit it",
-        holds="Theorem 1 is a valid bound, not the tightest (C3); Algorithm 1 is right under adding or removing a unit (C18). The epsilons "
-        "hold per patient only if patients are what is clipped and sampled (C10), and not for replacing one (C9).",
-        experiments=tuple(ExperimentReport(experiment=each, readings=_readings(each)) for each in tables.EXPERIMENTS),
-    )
+    return SUMMARY.with_experiments(tuple(ExperimentReport(experiment=each, readings=_readings(each)) for each in tables.EXPERIMENTS))
 
 
 def _readings(experiment: Experiment) -> tuple[Reading, ...]:

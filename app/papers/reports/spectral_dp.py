@@ -6,27 +6,32 @@ from zetadp.accountants import NonPrivate, RdpAccountant, calibrate_scale
 from zetadp.accountants.calibration import Steps, Target, solve
 from zetadp.app.calculators.compare.conventions import training_event
 from zetadp.app.papers.recompute import rate_of, reading
-from zetadp.app.papers.schemas import Experiment, ExperimentReport, PaperReport, Reading
+from zetadp.app.papers.schemas import Experiment, ExperimentReport, PaperReport, PaperSummary, Reading
 from zetadp.app.papers.tables import spectral_dp as tables
 from zetadp.mechanisms.base import Adjacency
 
 _AS_PRINTED = NonPrivate(reason="real noise on complex Fourier coefficients leaves their imaginary parts as they are (errata P1)")
 
 
+SUMMARY = PaperSummary(
+    paper="spectral_dp",
+    title="Spectral-DP: Differentially private deep learning through spectral perturbation and filtering",
+    authors="Ce Feng, Nuo Xu, Wujie Wen, Parv Venkatasubramaniam, Caiwen Ding",
+    proposes="DP-SGD with noise on the gradient's Fourier coefficients, of which the last are then dropped",
+    holds="As printed, with real noise on complex coefficients, nothing (P1). With Hermitian noise it is DP-SGD followed by a fixed "
+    "low-pass filter (P20): the same epsilon per epoch as DP-SGD with the same sigma, for adding or removing an image (P8, P14).",
+)
+"""What the paper is, without its experiments."""
+
+
 def report() -> PaperReport:
     """The paper's privacy settings, recomputed."""
-    return PaperReport(
-        paper="spectral_dp",
-        title="Spectral-DP: Differentially private deep learning through spectral perturbation and filtering",
-        authors="Ce Feng, Nuo Xu, Wujie Wen, Parv Venkatasubramaniam, Caiwen Ding",
-        proposes="DP-SGD with noise on the gradient's Fourier coefficients, of which the last are then dropped",
-        holds="As printed, with real noise on complex coefficients, nothing (P1). With Hermitian noise it is DP-SGD followed by a fixed "
-        "low-pass filter (P20): the same epsilon per epoch as DP-SGD with the same sigma, for adding or removing an image (P8, P14).",
-        experiments=(
+    return SUMMARY.with_experiments(
+        (
             *(ExperimentReport(experiment=each, readings=_stopped(each)) for each in tables.STOPPED),
             *(_after(epochs) for epochs in tables.PER_EPOCH),
             *(ExperimentReport(experiment=each, readings=_calibrated(each)) for each in tables.TARGETS),
-        ),
+        )
     )
 
 

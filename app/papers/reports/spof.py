@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zetadp.accountants import Event, Grouped, NonPrivate, Release
 from zetadp.app.papers.recompute import reading
-from zetadp.app.papers.schemas import Experiment, ExperimentReport, PaperReport, Reading
+from zetadp.app.papers.schemas import Experiment, ExperimentReport, PaperReport, PaperSummary, Reading
 from zetadp.app.papers.tables import spof as tables
 from zetadp.mechanisms import Laplace
 from zetadp.mechanisms.base import Adjacency, Sensitivity
@@ -18,17 +18,20 @@ _AS_PRINTED = NonPrivate(
 )
 
 
+SUMMARY = PaperSummary(
+    paper="spof",
+    title="Stabilization of perturbed loss function: Differential privacy without gradient noise",
+    authors="Salman Habib, Remi A. Chou, Taejoon Kim",
+    proposes="training on a Taylor polynomial of the loss whose coefficients carry Laplace noise, stabilised by a constant",
+    holds="The coefficients of one record, released once with the printed noise, cost sqrt(2) epsilon (S7); each further release as "
+    "much again (S16). The training as a whole has no guarantee at any epsilon (S13, S14, S15).",
+)
+"""What the paper is, without its experiments."""
+
+
 def report() -> PaperReport:
     """The range of epsilon of the paper's figure, recomputed."""
-    return PaperReport(
-        paper="spof",
-        title="Stabilization of perturbed loss function: Differential privacy without gradient noise",
-        authors="Salman Habib, Remi A. Chou, Taejoon Kim",
-        proposes="training on a Taylor polynomial of the loss whose coefficients carry Laplace noise, stabilised by a constant",
-        holds="The coefficients of one record, released once with the printed noise, cost sqrt(2) epsilon (S7); each further release as "
-        "much again (S16). The training as a whole has no guarantee at any epsilon (S13, S14, S15).",
-        experiments=tuple(ExperimentReport(experiment=each, readings=_readings(each)) for each in tables.EXPERIMENTS),
-    )
+    return SUMMARY.with_experiments(tuple(ExperimentReport(experiment=each, readings=_readings(each)) for each in tables.EXPERIMENTS))
 
 
 def _coefficients(epsilon: float, c: float, l1: float) -> Event:

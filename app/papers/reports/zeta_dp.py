@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from zetadp.accountants import Grouped
 from zetadp.app.papers.recompute import four_readings, limit_approximations, reading
-from zetadp.app.papers.schemas import Experiment, ExperimentReport, PaperReport, Reading
+from zetadp.app.papers.schemas import Experiment, ExperimentReport, PaperReport, PaperSummary, Reading
 from zetadp.app.papers.tables import zeta_dp as tables
+
+SUMMARY = PaperSummary(
+    paper="zeta_dp",
+    title="zeta-DP: Complex-valued differential privacy and its applications to neural network training",
+    authors="anonymous, under double-blind review",
+    proposes="the complex Gaussian mechanism with its (epsilon, delta), Renyi and Gaussian DP, and DP-SGD for complex-valued networks",
+    holds="The mechanism is as private as a real Gaussian of deviation sigma / sqrt(2) per component, sqrt(2) less than printed (Z2). "
+    "Its printed epsilons are upper bounds only under Poisson sampling with deviation sigma B on each component (Z14).",
+)
+"""What the paper is, without its experiments."""
 
 
 def report() -> PaperReport:
     """The paper's tables, recomputed."""
-    return PaperReport(
-        paper="zeta_dp",
-        title="zeta-DP: Complex-valued differential privacy and its applications to neural network training",
-        authors="anonymous, under double-blind review",
-        proposes="the complex Gaussian mechanism with its (epsilon, delta), Renyi and Gaussian DP, and DP-SGD for complex-valued networks",
-        holds="The mechanism is as private as a real Gaussian of deviation sigma / sqrt(2) per component, sqrt(2) less than printed (Z2). "
-        "Its printed epsilons are upper bounds only under Poisson sampling with deviation sigma B on each component (Z14).",
-        experiments=tuple(_read(experiment) for experiment in tables.EXPERIMENTS),
-    )
+    return SUMMARY.with_experiments(tuple(_read(experiment) for experiment in tables.EXPERIMENTS))
 
 
 def _read(experiment: Experiment) -> ExperimentReport:
