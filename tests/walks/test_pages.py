@@ -43,6 +43,8 @@ AXE = [
     for scheme in (("light", "dark"), ("dark", "light"))[place % 2]
 ]
 """Each page in both schemes, of which one comes first: that of every other page."""
+SERIOUS = ("serious", "critical")
+"""Of what others draw: the handbook's theme, the API's description."""
 
 
 def settle(page: Any) -> None:

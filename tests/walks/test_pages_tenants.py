@@ -10,7 +10,6 @@ import pytest
 from tests.app.jobs_harness import Order, spec, state, submit, wait_until
 from tests.selection import chosen, thinned
 from tests.walks.pages import DESK, PHONE, Complaints, Service, give_key
-from tests.walks.test_pages import SERIOUS
 
 READY = {
     "list of jobs": '#list[aria-busy="false"] tr',
