@@ -35,6 +35,12 @@ def new_job() -> HTMLResponse:
     return page("submit.html", "New job", current="/jobs", modules=("core.js", "submit.js"), priority=HIGHEST_PRIORITY, hours=hours)
 
 
+@router.get("/jobs/compare", response_class=HTMLResponse)
+def compare_jobs() -> HTMLResponse:
+    """Several runs on the same axes; the address names them."""
+    return page("compare.html", "Runs compared", current="/jobs", modules=("core.js", "compare.js"))
+
+
 @router.get("/jobs/{job_id}", response_class=HTMLResponse)
 def read_job(job_id: str) -> HTMLResponse:
     """One job's page. Only the API tells whether the job exists, and only to its tenant."""

@@ -13,6 +13,7 @@ from zetadp.app.web.documentation import router as documentation_router
 from zetadp.app.web.jobs import router as jobs_router
 from zetadp.app.web.ledgers import router as ledgers_router
 from zetadp.app.web.live_forms import router as asking_router
+from zetadp.app.web.operations import router as operations_router
 from zetadp.app.web.papers import router as papers_router
 from zetadp.app.web.proofs import router as proofs_router
 from zetadp.app.web.rendering import page
@@ -27,6 +28,7 @@ PARTS = (
     jobs_router,
     ledgers_router,
     certificates_router,
+    operations_router,
     start_router,
     documentation_router,
 )
@@ -40,9 +42,11 @@ STANDING = (
     "/conversions",
     "/docs",
     "/jobs",
+    "/jobs/compare",
     "/jobs/new",
     "/ledgers",
     "/noise-shapes",
+    "/operations",
     "/papers",
     "/proofs",
     "/redoc",

@@ -120,7 +120,7 @@ def test_one_that_is_looked_up_is_read_checked_and_proved_to_be_in_the_log(page:
     page.click("#lookup button")
     page.locator("#document .verdict").wait_for()
     assert page.inner_text("#report .verdict-line") == "Valid."
-    assert "epsilon" in page.inner_text("#document main")
+    assert "epsilon" in page.inner_text("#document .main")
     # In a tree of its own, with the colours of this page.
     assert (
         page.evaluate("getComputedStyle(document.getElementById('document').shadowRoot.querySelector('.verdict')).borderTopWidth") == "2px"

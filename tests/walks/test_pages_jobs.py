@@ -14,6 +14,7 @@ from tests.app.jobs_harness import FINAL_STATES, Order, spec, state, stream, sub
 from tests.app.proxy import Proxy
 from tests.selection import chosen
 from tests.walks.pages import Complaints, Service, give_key, keep_key, new_key
+from tests.walks.test_pages import unfold
 from zetadp.app.access.scopes import Scope
 from zetadp.app.access.service import KeyService
 from zetadp.app.kit.database import Database
@@ -42,6 +43,7 @@ def form(page: Any, service: Service) -> None:
     """The page is the one on which a job is sent."""
     page.goto(f"{service.address}/jobs/new")
     page.locator('#form[aria-busy="false"]').wait_for()
+    unfold(page, "algorithm's example", "as JSON")
 
 
 def shows(page: Any, words: str) -> None:
@@ -264,14 +266,14 @@ def test_an_algorithms_example_is_sent_and_followed(page: Any, client: httpx2.Cl
 
 @pytest.mark.usefixtures("form")
 def test_a_recipe_fills_the_form(page: Any) -> None:
-    page.select_option("#recipe", "digits")
+    page.check("#recipes input[value=digits]")
     page.locator("#about", has_text="recipe").wait_for()
     assert "spec" in json.loads(page.input_value("#body"))
 
 
 ABSURD = {
     "letters": ("abc", "isn't JSON"),
-    "nothing": ("", "isn't JSON"),
+    "nothing": ("", "Choose a recipe"),
     "markup": ("<img src=x onerror=alert(1)>", "isn't JSON"),
     "long": ("9" * 10_000 + "x", "isn't JSON"),
     "another algorithm": ('{"spec": {"algorithm": "<b>x</b>"}}', "spec"),
@@ -329,7 +331,7 @@ def test_without_a_key_a_page_says_where_to_enter_one(page: Any, key: str, clien
     page.evaluate("sessionStorage.clear()")
     for path in ("/jobs", f"/jobs/{job}"):
         page.goto(service.address + path)
-        page.locator("#trouble", has_text="Enter one with the button at the top").wait_for()
+        page.locator("#trouble", has_text="your key opens it").wait_for()
     keep_key(page, key)
     shows(page, "succeeded")
 

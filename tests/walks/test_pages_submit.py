@@ -14,6 +14,7 @@ from tests.app.jobs_harness import spec
 from tests.app.uploads_harness import definition, upload
 from tests.selection import chosen
 from tests.walks.pages import Complaints, Service, give_key
+from tests.walks.test_pages import unfold
 
 RUNTIME = {"microbatch_size": 1, "checkpoint_seconds": 0.01}
 
@@ -38,6 +39,7 @@ def page(window: Any, service: Service, key: str, budgets: dict[str, str]) -> Ge
     found.complaints.watch(found)
     found.goto(f"{service.address}/jobs/new")
     found.locator('#form[aria-busy="false"]').wait_for()
+    unfold(found, "Labels, priority", "as JSON")
     found.fill("#body", json.dumps({"spec": spec(), "runtime": RUNTIME}))
     yield found
     found.close()
@@ -64,6 +66,24 @@ def test_the_fields_are_the_job_that_is_sent(page: Any, client: httpx2.Client, b
     job = client.get(f"/v1/jobs/{page.url.rsplit('/', 1)[1]}").json()
     assert (job["labels"], job["priority"], job["timeout_seconds"]) == ({"ward": "7", "study": "a"}, 5, 7200.0)
     assert job["charge"]["ledger"] == budgets["ample"]
+
+
+def test_epsilon_is_typed_or_dragged_and_means_the_same_as_everywhere(page: Any) -> None:
+    privacy = {"adjacency": "add_remove", "unit": "record", "delta": 1e-5, "epsilon": 4.0}
+    page.fill("#body", json.dumps({"spec": spec(privacy=privacy)}))
+    assert page.input_value("#epsilon") == "4"
+    page.locator("#meaning", has_text="98.3").wait_for()
+    page.focus("#epsilon-slider")
+    page.keyboard.press("Home")
+    assert written(page)["spec"]["privacy"]["epsilon"] == 0.1
+    typed(page, "epsilon", "1")
+    page.locator("#meaning .label", has_text="Strong protection").wait_for()
+    assert written(page)["spec"]["privacy"]["epsilon"] == 1.0
+    assert "at most epsilon 1 at delta 0.00001" in page.inner_text("#review")
+    typed(page, "epsilon", "none")
+    page.click("#send")
+    assert page.evaluate("document.activeElement.id") == "epsilon"
+    assert written(page)["spec"]["privacy"]["epsilon"] == 1.0
 
 
 def test_what_stands_in_the_json_stands_in_the_fields(page: Any) -> None:
@@ -94,6 +114,7 @@ def test_a_cost_that_cannot_be_told_says_why(page: Any, budgets: dict[str, str])
 def test_an_uploaded_data_set_is_chosen_by_its_name(page: Any, client: httpx2.Client, service: Service) -> None:
     made = client.post("/v1/data-sets", json=definition(upload(client).json()["id"], name="beats of ward 3")).json()
     page.reload()
+    unfold(page, "as JSON")
     page.locator("#data-set option", has_text="beats of ward 3").wait_for(state="attached")
     page.fill("#body", json.dumps({"spec": spec()}))
     page.select_option("#data-set", made["id"])

@@ -128,12 +128,14 @@ async function read(id) {
   const [, style] = /<style>([\s\S]*?)<\/style>/.exec(text) || ["", ""];
   const made = new DOMParser().parseFromString(text.replace(/<style>[\s\S]*?<\/style>/, ""), "text/html");
   const sheet = new CSSStyleSheet();
-  sheet.replaceSync(styled(style));
+  sheet.replaceSync(styled(style.replaceAll(/(^|[\s,{}])main\b/g, "$1.main")));
   const place = byId("document");
   const root = place.shadowRoot || place.attachShadow({ mode: "open" });
   root.adoptedStyleSheets = [sheet];
-  root.replaceChildren(document.importNode(made.querySelector("main"), true));
-  root.firstElementChild.setAttribute("role", "group"); // the page has a main part of its own
+  // The page has a main part of its own.
+  const content = el("div", { class: "main" });
+  content.append(...document.importNode(made.querySelector("main"), true).childNodes);
+  root.replaceChildren(content);
   for (const heading of root.querySelectorAll("h1")) {
     // The page has its own heading.
     const lower = document.createElement("h2");
@@ -147,7 +149,7 @@ async function read(id) {
 function styled(text) {
   // The colours are this page's, which follow its own switch; the certificate's names for them stay.
   const ours = ":host { --paper: var(--ground); --rule: var(--line); --fill: var(--raised); --mark: var(--accent); --loud: var(--bad); }";
-  return `${text}\n${ours}\nh2.title { font-size: 1.5rem; border: 0; margin-top: 0; }\nmain { padding: 1rem 0; }`;
+  return `${text}\n${ours}\nh2.title { font-size: 1.5rem; border: 0; margin-top: 0; }\n.main { padding: 1rem 0; }`;
 }
 
 async function lookup(id) {

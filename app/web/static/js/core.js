@@ -2,7 +2,13 @@
 
 const KEY = "zetadp-key";
 
-/** An element; text is always text, never markup. `attributes` may hold `class`, `on: {event: listener}` and any attribute. */
+/**
+ * An element; text is always text, never markup. `attributes` may hold `class`, `on: {event: listener}` and any attribute.
+ * @param {string} name
+ * @param {Record<string, any>} [attributes]
+ * @param {any[]} children nodes, text, lists of them; null and false are left out
+ * @returns {HTMLElement}
+ */
 export function el(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -14,7 +20,11 @@ export function el(name, attributes = {}, ...children) {
   return made;
 }
 
-/** The element of this id; an error names the id where a template lost it. */
+/**
+ * The element of this id; an error names the id where a template lost it.
+ * @param {string} id
+ * @returns {HTMLElement}
+ */
 export function byId(id) {
   const found = document.getElementById(id);
   if (!found) throw new Error(`no element #${id}`);
@@ -48,8 +58,14 @@ function headers(more) {
   return value ? { ...more, authorization: `Bearer ${value}` } : more;
 }
 
-/** The answer of a request to this service, unread. Raises Problem for a refusal, or where nothing answered (status 0). */
+/**
+ * The answer of a request to this service, unread. Raises Problem for a refusal, or where nothing answered (status 0).
+ * @param {string} path
+ * @param {{method?: string, body?: BodyInit, type?: string, signal?: AbortSignal, more?: Record<string, string>}} [of]
+ * @returns {Promise<Response>}
+ */
 export async function request(path, { method = "GET", body, type = "application/json", signal, more = {} } = {}) {
+  /** @type {RequestInit} */
   const init = { method, signal, headers: headers(body === undefined ? more : { "content-type": type, ...more }), redirect: "error" };
   if (body !== undefined) init.body = body;
   let answer;
@@ -70,20 +86,34 @@ export async function request(path, { method = "GET", body, type = "application/
   throw new Problem(answer.status, document);
 }
 
-/** JSON of this service. Numbers that JSON has no word for come as text ("Infinity"). */
+/**
+ * JSON of this service. Numbers that JSON has no word for come as text ("Infinity").
+ * @param {string} path
+ * @param {{method?: string, body?: unknown, signal?: AbortSignal, more?: Record<string, string>}} [of]
+ * @returns {Promise<any>}
+ */
 export async function api(path, { method = "GET", body, signal, more } = {}) {
   const answer = await request(path, { method, signal, more, body: body === undefined ? undefined : JSON.stringify(body) });
   return answer.status === 204 ? null : answer.json();
 }
 
-/** A number of the service, which writes infinity as text. */
+/**
+ * A number of the service, which writes infinity as text.
+ * @param {number | string | null | undefined} value
+ * @returns {number}
+ */
 export function number(value) {
   if (value === "Infinity") return Infinity;
   if (value === "-Infinity") return -Infinity;
   return value === null || value === undefined ? NaN : Number(value);
 }
 
-/** A bound rounded to so many digits upwards, or downwards with `down`: rounding must never make a claim stronger. */
+/**
+ * A bound rounded to so many digits upwards, or downwards with `down`: rounding must never make a claim stronger.
+ * @param {number | string | null | undefined} value
+ * @param {{digits?: number, down?: boolean}} [how]
+ * @returns {string}
+ */
 export function bound(value, { digits = 4, down = false } = {}) {
   const exact = number(value);
   if (!Number.isFinite(exact)) return Number.isNaN(exact) ? "none" : exact > 0 ? "infinite" : "minus infinite";
@@ -153,8 +183,12 @@ export function later(work, milliseconds) {
   return call;
 }
 
-/** A refusal as a notice. */
+/** A refusal as a notice; where only a key is missing, an invitation to enter one. */
 export function refusal(problem) {
+  if (problem.status === 401 && !key.get()) {
+    const enter = el("button", { type: "button", on: { click: () => byId("key").click() } }, "Enter your key");
+    return el("div", { class: "notice" }, el("p", {}, "What is shown here is yours alone: your key opens it."), el("p", { class: "row" }, enter, el("a", { href: "/start" }, "I have none yet")));
+  }
   const lines = (problem.fields || []).map((field) => el("li", {}, `${field.field}: ${field.message}, got ${field.got}`));
   return el("div", { class: "notice bad", role: "alert" }, el("p", {}, problem.message), lines.length ? el("ul", {}, ...lines) : null);
 }

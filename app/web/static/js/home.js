@@ -1,5 +1,6 @@
 // The first page's calculator: Gaussian noise in three numbers, both ways, and what the guarantee means for one person.
 
+import { inner } from "./calculator-plots.js";
 import { announce, bound, byId } from "./core.js";
 import { FieldProblem, decimal, whole } from "./form.js";
 import { keepAsking } from "./keep-asking.js";
@@ -34,16 +35,19 @@ function body() {
   return { event: eventOf(1), target: { epsilon: above(epsilon), delta: point() } };
 }
 
+/** What was asked decides how it is shown: what is typed may have changed since. */
 async function show(answer, { signal, asked }) {
-  const at = delta.value.trim();
-  const std = wanted() === "guarantee" ? noise.value.trim() : bound(answer.std, { digits: 6 });
-  const guarantee = wanted() === "guarantee" ? answer.epsilon[0] : answer.guarantee.epsilon;
-  const said = wanted() === "guarantee" ? `epsilon at most ${bound(guarantee.upper)} at delta ${at}` : `noise ${std} for epsilon ${epsilon.value.trim()} at delta ${at}`;
+  const { target } = asked;
+  const at = target ? target.delta : asked.deltas[0];
+  const event = answer.event || asked.event;
+  const { std } = inner(event).mechanism;
+  const guarantee = target ? answer.guarantee.epsilon : answer.epsilon[0];
+  const said = target ? `noise ${bound(std, { digits: 6 })} for epsilon ${target.epsilon} at delta ${at}` : `epsilon at most ${bound(guarantee.upper)} at delta ${at}`;
   byId("headline").textContent = said;
   announce(said);
-  byId("continue").href = `/calculators/gaussian?${new URLSearchParams({ std, count: count.value.trim(), delta: at })}`;
-  const point = asked.deltas ? asked.deltas[0] : asked.target.delta;
-  await explain(byId("meaning"), { epsilon: guarantee.upper, delta: point, adjacency: "add_remove", unit: "person", signal, event: answer.event || asked.event });
+  const count = event.kind === "repeated" ? event.count : 1;
+  byId("continue").href = `/calculators/gaussian?${new URLSearchParams(Object.entries({ std, count, delta: at }).map(([name, value]) => [name, String(value)]))}`;
+  await explain(byId("meaning"), { epsilon: guarantee.upper, delta: at, adjacency: "add_remove", unit: "person", signal, event });
 }
 
 function inputOf(path) {

@@ -3,6 +3,7 @@
 import { Problem, announce, api, byId, download, el, figure, later, moment, number, refusal, request } from "./core.js";
 import { forget, note } from "./job-attempts.js";
 import { editLabels, showLabels } from "./job-labels.js";
+import { History } from "./job-history.js";
 import { cost, tag } from "./jobs-common.js";
 import { explain } from "./meaning.js";
 import { linePlot } from "./plots.js";
@@ -35,7 +36,7 @@ let drawing = null;
 let offered = null;
 let said = null;
 let logged = false;
-const points = { epsilon: [], metrics: new Map() };
+let course = new History();
 
 function thinned(series) {
   const every = Math.ceil(series.length / MOST_POINTS);
@@ -53,8 +54,8 @@ function draw() {
     }
     try {
       const made = [];
-      if (points.epsilon.length > 1) made.push(await spent());
-      if (points.metrics.size) made.push([...points.metrics.values()].some((all) => all.length > 1) ? await curves() : last());
+      if (known().length > 1) made.push(await spent());
+      if (course.metrics.size) made.push([...course.metrics.values()].some((all) => all.length > 1) ? await curves() : last());
       place.replaceChildren(...made);
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
@@ -63,8 +64,11 @@ function draw() {
   }, DRAW);
 }
 
+/** What is known to be spent, by step. */
+const known = () => course.progress.filter(({ epsilon }) => Number.isFinite(epsilon)).map(({ step, epsilon }) => [step, epsilon]);
+
 function spent() {
-  const series = [{ name: "spent", points: thinned(points.epsilon) }];
+  const series = [{ name: "spent", points: thinned(known()) }];
   if (target()) series.push({ name: "target", points: [[0, target()], [job.progress.steps, target()]] });
   return linePlot({ title: "Epsilon spent", about: "An upper bound after each reported step.", x: { label: "step" }, y: { label: "epsilon" }, series, file: `${id}-epsilon` });
 }
@@ -74,12 +78,12 @@ function whose() {
 }
 
 function last() {
-  const pairs = [...points.metrics].flatMap(([name, all]) => [el("dt", {}, name), el("dd", {}, figure(all.at(-1)[1]))]);
+  const pairs = [...course.metrics].flatMap(([name, all]) => [el("dt", {}, name), el("dd", {}, figure(all.at(-1)[1]))]);
   return el("figure", {}, el("h3", {}, "Metrics on held-out records"), el("dl", { class: "words" }, ...pairs), el("figcaption", {}, whose()));
 }
 
 function curves() {
-  const series = [...points.metrics].slice(0, 4).map(([name, all]) => ({ name, points: thinned(all) }));
+  const series = [...course.metrics].slice(0, 4).map(([name, all]) => ({ name, points: thinned(all) }));
   return linePlot({ title: "Metrics on held-out records", about: whose(), x: { label: "step" }, y: { label: "metric" }, series, file: `${id}-figures` });
 }
 
@@ -109,7 +113,7 @@ function done() {
   if (!job.progress) return;
   byId("progress").max = job.progress.steps;
   byId("progress").value = job.progress.step;
-  byId("steps").textContent = `Step ${job.progress.step} of ${job.progress.steps}: ${cost(job.progress)}${target() ? `; the target is epsilon ${target()}.` : "."}`;
+  byId("steps").textContent = `Step ${job.progress.step} of ${job.progress.steps}: ${cost(job.progress)}${target() ? `; the target is epsilon ${target()}.` : "."}${pace()}`;
   const minded = Number.isFinite(number(job.progress.epsilon)) ? job.caveats : [];
   byId("caveats").replaceChildren(...minded.map((line) => el("li", {}, `${line}.`)));
   byId("meaning-part").hidden = !privacy()?.adjacency || !Number.isFinite(number(job.progress.epsilon));
@@ -131,6 +135,14 @@ const means = later(async () => {
     if (!(error instanceof Problem) && error.name !== "AbortError") throw error;
   }
 }, DRAW);
+
+/** How fast it is and how long it will take at that, while it runs. */
+function pace() {
+  const { speed } = course;
+  if (job.state !== "running" || !Number.isFinite(speed)) return "";
+  const left = (job.progress.steps - job.progress.step) / speed;
+  return ` ${figure(speed, 3)} steps a second, about ${left < 120 ? `${Math.ceil(left)} s` : `${Math.ceil(left / 60)} min`} left.`;
+}
 
 /** What it asked of machines, and the cluster's last word on its worker. */
 function launched() {
@@ -198,25 +210,17 @@ function button(action) {
 function take(event) {
   const told = event.data.data;
   byId("events").dataset.count = String(Number(byId("events").dataset.count) + 1);
+  course.take(event);
   switch (event.type) {
     case "progress":
       job.progress = { step: told.step, steps: told.steps, epsilon: told.epsilon, delta: told.delta };
-      if (Number.isFinite(number(told.epsilon))) points.epsilon.push([told.step, number(told.epsilon)]);
       done();
       break;
     case "metrics":
       job.metrics = told;
-      for (const [name, value] of Object.entries(told.metrics)) {
-        if (!points.metrics.has(name)) points.metrics.set(name, []);
-        points.metrics.get(name).push([told.step, number(value)]);
-      }
       break;
     case "state":
       refresh();
-      break;
-    case "started":
-      // What came after its checkpoint is done again.
-      points.epsilon = points.epsilon.filter(([step]) => step <= told.resumed_from_step);
       break;
     default:
   }
@@ -329,8 +333,7 @@ async function start() {
   job = null;
   offered = null;
   logged = false;
-  points.epsilon = [];
-  points.metrics = new Map();
+  course = new History();
   forget();
   byId("events").replaceChildren();
   byId("events").dataset.count = "0";

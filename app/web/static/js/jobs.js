@@ -6,10 +6,33 @@ import { say } from "./submit-fields.js";
 import { watchWorkers } from "./workers.js";
 
 const EVERY = 4000;
+const MOST = 4; // runs whose curves can be told apart
 
 let cursors = [null];
 let timer;
 let asked = 0;
+
+/** Runs to compare, in the order in which they were chosen. */
+const chosen = new Set();
+
+let newest = [];
+
+/** Where the runs that were chosen are compared; the two newest while none are. */
+function offerComparison() {
+  const ids = chosen.size > 1 ? [...chosen].slice(0, MOST) : newest;
+  byId("compare").hidden = ids.length < 2;
+  byId("compare").href = `/jobs/compare?${new URLSearchParams(ids.map((one) => ["id", one]))}`;
+  byId("compare").textContent = chosen.size > 1 ? `Compare the ${chosen.size > MOST ? `first ${MOST}` : chosen.size} chosen` : "Compare the two newest";
+}
+
+function box(id) {
+  const choose = () => {
+    if (chosen.has(id)) chosen.delete(id);
+    else chosen.add(id);
+    offerComparison();
+  };
+  return el("input", { type: "checkbox", "aria-label": `Compare ${id.slice(0, 12)}`, "data-job": id, checked: chosen.has(id), on: { change: choose } });
+}
 
 function row(job) {
   const done = job.progress ? `${job.progress.step} of ${job.progress.steps}` : "";
@@ -17,6 +40,7 @@ function row(job) {
   return el(
     "tr",
     {},
+    el("td", {}, job.algorithm ? box(job.id) : null),
     el("th", { scope: "row" }, el("a", { href: `/jobs/${job.id}` }, job.id.slice(0, 12))),
     el("td", { "data-name": "Type" }, job.algorithm || job.calculation || ""),
     el("td", { "data-name": "State" }, tag(job.state)),
@@ -45,9 +69,14 @@ async function show() {
   try {
     const page = await api(`/v1/jobs?${query}`);
     if (mine !== asked) return;
-    const at = byId("list").contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+    const focused = byId("list").contains(document.activeElement) ? document.activeElement : null;
+    const at = focused?.getAttribute("href");
+    const box = focused?.dataset.job;
     byId("list").replaceChildren(...page.jobs.map(row));
+    newest = page.jobs.filter((one) => one.algorithm).slice(0, 2).map((one) => one.id);
+    offerComparison();
     if (at) byId("list").querySelector(`a[href="${at}"]`)?.focus();
+    if (box) byId("list").querySelector(`[data-job="${box}"]`)?.focus();
     byId("list").setAttribute("aria-busy", "false");
     byId("none").hidden = page.jobs.length > 0;
     byId("older").disabled = page.next === null;

@@ -27,7 +27,7 @@ function words(ledger, found) {
 }
 
 function chosen() {
-  return new FormData(byId("projection")).get("by");
+  return byId("projection").elements.by.value;
 }
 
 /** The request, or null if a field's value can't be used: then a message is shown next to it. */

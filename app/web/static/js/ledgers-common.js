@@ -101,7 +101,9 @@ export function bar(use) {
   svg.setAttribute("preserveAspectRatio", "none");
   svg.setAttribute("class", "budget");
   svg.setAttribute("aria-hidden", "true");
-  for (const [name, from, width] of [["committed", 0, committed], ["reserved", committed, reserved]]) {
+  /** @type {[string, number, number][]} */
+  const parts = [["committed", 0, committed], ["reserved", committed, reserved]];
+  for (const [name, from, width] of parts) {
     const part = document.createElementNS("http://www.w3.org/2000/svg", "rect");
     part.setAttribute("class", name);
     part.setAttribute("x", String(1000 * from));

@@ -20,12 +20,20 @@ const DEFINED =
   "These words are ours. Protection is strong while the guess below succeeds with at most 75 %, moderate up to 90 %, weak up to 99 %; it is called at most moderate from delta 0.001 on, at most weak from 0.01 on, and almost none from 0.1 on.";
 const WITHOUT = { add_remove: "Left out", replace_one: "Replaced by another", zero_out: "Blanked out" };
 
-/** The first strength whose limits hold. `guess` in percent. */
+/**
+ * The first strength whose limits hold.
+ * @param {number} guess in percent
+ * @param {number} delta
+ */
 export function strength(guess, delta) {
   return STRENGTHS.find((one) => guess <= one.guess && delta < one.delta) || STRENGTHS.at(-1);
 }
 
-/** The bound that a sentence of the service states, as it stands there; 100 % where nothing is promised. */
+/**
+ * The bound that a sentence of the service states, as it stands there; 100 % where nothing is promised.
+ * @param {string} sentence
+ * @returns {string}
+ */
 export function mostOf(sentence) {
   return /at most ([0-9.e-]+) %/.exec(sentence)?.[1] ?? "100";
 }
@@ -37,8 +45,10 @@ function declared({ epsilon, delta, adjacency, unit }) {
 
 /**
  * Fills `place` with what (epsilon, delta) means.
- * @param {object} of epsilon and delta, numbers or text of the service; adjacency and unit; signal; event, for whose own attacker's curve
- *   there is a fold: it is asked for only when that is opened.
+ * @param {Element} place
+ * @param {{epsilon: number | string, delta: number | string, adjacency: string | null, unit: string, signal?: AbortSignal, event?: object}} of
+ *   epsilon and delta may be text of the service. There is a fold for the attacker's curve, also of the event if there is one: it is asked
+ *   for only when that is opened.
  */
 export async function explain(place, of) {
   const [epsilon, delta] = [number(of.epsilon), number(of.delta)];

@@ -3,12 +3,13 @@
 import { Problem, api, bound, byId, el, key, later, refusal, request } from "./core.js";
 import { bar, limitWords, telling } from "./ledgers-common.js";
 import { NAMES, fill, parsed, say, write } from "./submit-fields.js";
+import { editGuarantee, showJob, showRecipes } from "./submit-guide.js";
 import { watchWorkers } from "./workers.js";
 
 const place = byId("body");
 const PAUSE = 700;
 /** The element of this page for each field of the service; all others are in the JSON. */
-const PLACES = { labels: "labels", priority: "priority", timeout_seconds: "timeout", ledger: "ledger", "spec.data": "data-set" };
+const PLACES = { "spec.privacy.epsilon": "epsilon", labels: "labels", priority: "priority", timeout_seconds: "timeout", ledger: "ledger", "spec.data": "data-set" };
 
 let found = { algorithms: [], ledgers: [] };
 let asking = new AbortController();
@@ -45,7 +46,7 @@ const load = () =>
     const [recipes, algorithms, ledgers, dataSets] = await Promise.all([api("/v1/recipes"), api("/v1/algorithms"), own("/v1/ledgers?state=open&limit=200", "ledgers"), own("/v1/data-sets?limit=200", "data_sets")]);
     const fitting = ledgers.filter((one) => one.definition.protects === "data_set");
     found = { algorithms, ledgers: fitting };
-    options("recipe", recipes.map((one) => el("option", { value: one.name, disabled: !one.data.available }, `${one.title} (${one.name})${one.data.available ? "" : ": its data aren't available"}`)));
+    showRecipes(recipes, take);
     options("algorithm", algorithms.map((one) => el("option", { value: one.name }, one.name)));
     options("ledger", fitting.map((one) => el("option", { value: one.id }, `${one.definition.name}: at most ${limitWords(one.definition.budget)}`)));
     options("data-set", dataSets.filter((one) => one.state === "ready").map((one) => el("option", { value: one.id }, `${one.definition.name}: ${one.facts.training_records.toLocaleString("en")} records to train on`)));
@@ -56,13 +57,14 @@ const load = () =>
 /** The fields from the JSON; they wait while it can't be read. */
 function reread() {
   const job = parsed(place.value);
-  byId("beside").disabled = job === null;
+  for (const name of ["beside", "beside-data", "beside-guarantee"]) byId(name).disabled = job === null;
   if (job !== null) fill(job);
+  showJob(job);
   cost();
 }
 
 function put(body, about) {
-  for (const name of NAMES) say(name, "");
+  for (const name of [...NAMES, "epsilon"]) say(name, "");
   place.value = JSON.stringify(body, null, 2);
   byId("about").textContent = about;
   say("body", "");
@@ -73,20 +75,26 @@ function put(body, about) {
 byId("algorithm").addEventListener("change", () => {
   const one = found.algorithms.find((each) => each.name === byId("algorithm").value);
   if (!one) return;
-  byId("recipe").value = "";
+  for (const one of document.querySelectorAll("#recipes input:checked")) one.checked = false;
   put({ spec: one.example }, one.summary);
 });
 
-byId("recipe").addEventListener("change", () =>
+const take = (name) =>
   asked(async () => {
-    const name = byId("recipe").value;
-    if (!name) return;
     const body = await api(`/v1/recipes/${encodeURIComponent(name)}`);
-    if (byId("recipe").value !== name) return;
+    if (document.querySelector("#recipes input:checked")?.value !== name) return;
     byId("algorithm").value = "";
-    put(body, "A recipe from the papers.");
-  }),
-);
+    put(body, "This recipe is filled in below.");
+  });
+
+editGuarantee((change) => {
+  const job = parsed(place.value);
+  if (job === null) return;
+  change(job);
+  place.value = JSON.stringify(job, null, 2);
+  showJob(job);
+  cost();
+});
 
 place.addEventListener("input", () => {
   say("body", "");
@@ -98,7 +106,10 @@ for (const name of NAMES) {
     const job = parsed(place.value);
     if (job === null || !write(name, job)) return;
     place.value = JSON.stringify(job, null, 2);
-    if (name === "ledger" || name === "data-set") cost();
+    if (name === "ledger" || name === "data-set") {
+      showJob(job);
+      cost();
+    }
   });
 }
 
@@ -144,6 +155,13 @@ function costWords(ledger, told) {
 
 // Sending it
 
+/** To the first field that something is wrong with, which may be folded. */
+function goToFirst() {
+  const first = byId("form").querySelector('[aria-invalid="true"]');
+  first?.closest("details")?.setAttribute("open", "");
+  first?.focus();
+}
+
 /** Shows each error next to its field, and errors in the spec next to the JSON. */
 function lay(problem) {
   const inJson = [];
@@ -156,7 +174,7 @@ function lay(problem) {
   if (inJson.length) say("body", inJson.join("\n"));
   if (problem.type.endsWith("budget-exceeded") || problem.type.endsWith("ledger-closed") || problem.type.endsWith("ledger-not-found")) say("ledger", problem.message);
   else if (!problem.fields.length) byId("trouble").replaceChildren(refusal(problem));
-  byId("form").querySelector('[aria-invalid="true"]')?.focus();
+  goToFirst();
 }
 
 byId("form").addEventListener("submit", async (event) => {
@@ -167,13 +185,17 @@ byId("form").addEventListener("submit", async (event) => {
   try {
     body = JSON.parse(place.value);
   } catch (error) {
-    say("body", `This isn't JSON: ${error.message}`);
-    place.focus();
+    say("body", place.value.trim() ? `This isn't JSON: ${error.message}` : "Choose a recipe, or write a job.");
+    goToFirst();
+    return;
+  }
+  if (byId("epsilon").getAttribute("aria-invalid") === "true") {
+    goToFirst();
     return;
   }
   // A field whose words couldn't be read isn't in the JSON: it would be lost without a word.
   if (!byId("beside").disabled && ["labels", "priority", "timeout"].filter((name) => !byId(name).disabled && !write(name, structuredClone(body))).length) {
-    byId("form").querySelector('[aria-invalid="true"]').focus();
+    goToFirst();
     return;
   }
   const send = byId("send");

@@ -1,0 +1,89 @@
+// The operators' page: a verdict first, then figures of the queue, storage, certificates and webhooks, checks, and workers.
+
+import { Problem, api, byId, el, figure, moment, refusal, request } from "./core.js";
+
+const EVERY = 5000;
+const SCARCE = 0.1; // of the disk
+
+/** Prometheus's text as [name, labels, value]. */
+export function samples(text) {
+  return [...text.matchAll(/^([a-z_]+)(?:\{([^}]*)\})? (\S+)$/gm)].map(([, name, labels, value]) => [name, labels || "", Number(value)]);
+}
+
+function sum(found, name, label = "") {
+  const all = found.filter(([one, labels]) => one === name && labels.includes(label)).map(([, , value]) => value);
+  return all.length ? all.reduce((total, value) => total + value, 0) : NaN;
+}
+
+function duration(seconds) {
+  if (seconds < 120) return `${figure(seconds, 2)} s`;
+  return seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${figure(seconds / 3600, 3)} h`;
+}
+
+const count = (value) => (Number.isNaN(value) ? "unknown" : value.toLocaleString("en"));
+const gib = (bytes) => `${figure(bytes / 2 ** 30, 3)} GiB`;
+
+/** Each card: its name, its figure, what else there is to say, and whether it needs attention. */
+function cards(found) {
+  const of = (name, label) => sum(found, `zetadp_${name}`, label);
+  const [free, all] = [of("disk_free_bytes"), of("disk_bytes")];
+  return [
+    ["Waiting jobs", count(of("queue_depth")), of("queue_depth") > 0 ? `the oldest for ${duration(of("queue_oldest_seconds"))}` : "nothing waits", false],
+    ["Running jobs", count(of("jobs_in_hand")), `${count(of("unfinished_worker_deaths"))} worker deaths in unfinished jobs`, of("unfinished_worker_deaths") > 0],
+    ["Free disk", gib(free), `of ${gib(all)}`, free < SCARCE * all],
+    ["Certificates", count(of("certificates")), `${count(of("certificates_refused"))} refused; the log's head is under Verify`, false],
+    ["Budgets", count(of("ledgers")), `${count(of("reservations_open"))} open reservations`, false],
+    ["Webhooks waiting", count(of("webhooks_waiting")), `${count(of("webhooks_failing"))} fail`, of("webhooks_failing") > 0],
+  ];
+}
+
+function showFigures(found) {
+  byId("figures").replaceChildren(
+    ...cards(found).map(([name, value, more, isBad]) => el("li", { class: "card" }, el("h2", {}, name), el("p", { class: "figure" }, value), el("p", { class: "soft" }, isBad ? el("span", { class: "tag warn" }, "look") : null, ` ${more}`))),
+  );
+  byId("figures").setAttribute("aria-busy", "false");
+}
+
+function showChecks({ checks }) {
+  byId("checks").replaceChildren(
+    ...checks.map((one) =>
+      el("tr", {}, el("th", { scope: "row" }, one.name.replaceAll("_", " ")), el("td", { "data-name": "Outcome" }, el("span", { class: `tag ${one.ok ? "good" : one.needed ? "bad" : "warn"}` }, one.ok ? "fine" : one.needed ? "fails" : "missing")), el("td", { "data-name": "Detail" }, one.detail || "")),
+    ),
+  );
+  const wrong = checks.filter((one) => !one.ok);
+  byId("verdict").textContent = wrong.length ? `Look at: ${wrong.map((one) => one.name.replaceAll("_", " ")).join(", ")}.` : "Everything that the service needs is there.";
+}
+
+function showWorkers({ workers }) {
+  byId("no-workers").hidden = workers.length > 0;
+  byId("workers").replaceChildren(
+    ...workers.map((one) => {
+      const state = !one.alive ? "lost" : one.is_busy ? "busy" : "waits";
+      const job = one.job ? el("a", { href: `/jobs/${one.job}` }, one.job.slice(0, 12)) : null;
+      return el("tr", {}, el("th", { scope: "row" }, one.id), el("td", { "data-name": "Runs on" }, one.hardware), el("td", { "data-name": "State" }, el("span", { class: `tag ${one.alive ? "good" : "bad"}` }, state), " ", job), el("td", { "data-name": "Last heard" }, moment(one.renewed)));
+    }),
+  );
+}
+
+/** The answer of a check even where it is a refusal: a service that isn't ready says why with status 503. */
+async function readiness() {
+  const answer = await fetch("/readyz");
+  return answer.json();
+}
+
+async function look() {
+  try {
+    showChecks(await readiness());
+    showWorkers(await api("/v1/hardware"));
+    showFigures(samples(await (await request("/metrics")).text()));
+    byId("trouble").replaceChildren();
+  } catch (error) {
+    if (!(error instanceof Problem) && !(error instanceof TypeError)) throw error;
+    byId("trouble").replaceChildren(error instanceof Problem ? refusal(error) : el("p", { class: "notice" }, "The service doesn't answer."));
+    if (error instanceof Problem && [401, 403].includes(error.status)) return;
+  }
+  setTimeout(look, EVERY);
+}
+
+document.addEventListener("zetadp-key", look);
+look();

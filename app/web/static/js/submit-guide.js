@@ -1,0 +1,92 @@
+// The parts of a new job's form that one looks at: recipes as cards, epsilon with what it means, and the whole in words.
+
+import { Problem, bound, byId, el, figure, later, number } from "./core.js";
+import { explain } from "./meaning.js";
+import { say } from "./submit-fields.js";
+
+const NUMBER = /^(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
+const PAUSE = 150;
+let running = new AbortController();
+
+/** Where a job says what it has to guarantee; undefined where it says nothing of the kind. */
+export const privacyOf = (job) => job?.spec?.privacy ?? job?.spec?.method?.privacy;
+
+/** One card for each recipe that can run; the others by name, and what they lack. `chosen` is called with a recipe's name. */
+export function showRecipes(recipes, chosen) {
+  const kept = document.querySelector("#recipes input:checked")?.value;
+  const card = (one) =>
+    el(
+      "label",
+      { class: "choice" },
+      el("input", { type: "radio", name: "recipe", value: one.name, checked: one.name === kept, on: { change: () => chosen(one.name) } }),
+      el("span", {}, el("strong", {}, one.title), el("span", { class: "soft" }, reaches(one))),
+    );
+  byId("recipes").replaceChildren(...recipes.filter((one) => one.data.available).map(card));
+  const missing = recipes.filter((one) => !one.data.available);
+  byId("more-recipes").hidden = missing.length === 0;
+  byId("missing-recipes").replaceChildren(...missing.map((one) => el("li", {}, `${one.title}: ${one.data.missing}`)));
+}
+
+function reaches(one) {
+  const { proven } = one;
+  const guarantee = proven ? `epsilon ${bound(proven.epsilon)} at delta ${proven.delta} for each ${proven.unit.replaceAll("_", " ")}, ${proven.steps ? `${proven.steps} steps` : one.algorithm}` : "no guarantee: it shows why";
+  const [printed] = one.printed_results;
+  const [name, value] = printed ? Object.entries(printed.figures)[0] : [];
+  return ` ${guarantee}${name ? `. Its paper prints ${name.replaceAll("_", " ")} ${figure(value)}` : ""}.`;
+}
+
+/** What stands in the job: epsilon and what it means, and a sentence for all of it. */
+export function showJob(job) {
+  const privacy = privacyOf(job);
+  const asked = privacy && typeof privacy.epsilon === "number";
+  byId("guarantee").hidden = !asked;
+  byId("no-guarantee").hidden = job === null || Boolean(asked);
+  byId("review").textContent = job === null ? "Choose a recipe first." : words(job, privacy);
+  if (!asked) return;
+  if (byId("epsilon").getAttribute("aria-invalid") !== "true" && Number(byId("epsilon").value) !== privacy.epsilon) byId("epsilon").value = String(privacy.epsilon);
+  const place = Math.log10(privacy.epsilon);
+  byId("epsilon-slider").value = String(place);
+  byId("epsilon-slider").setAttribute("aria-valuetext", `epsilon ${privacy.epsilon}`);
+  byId("delta-words").textContent = `At delta ${privacy.delta}, for one ${privacy.unit.replaceAll("_", " ")}.`;
+  meaning(privacy);
+}
+
+const meaning = later(async (privacy) => {
+  running.abort();
+  running = new AbortController();
+  try {
+    await explain(byId("meaning"), { ...privacy, signal: running.signal });
+  } catch (error) {
+    // Whoever may not calculate can still send a job.
+    if (error instanceof Problem) byId("meaning").replaceChildren();
+    else if (error.name !== "AbortError") throw error;
+  }
+}, PAUSE);
+
+function words({ spec, ledger }, privacy) {
+  const steps = number(spec.steps) > 0 ? ` for ${spec.steps} steps` : "";
+  const data = spec.data?.kind === "uploaded" ? "your data set" : String(spec.data?.kind || "its data").replaceAll("_", " ");
+  const guarantee = privacy && typeof privacy.epsilon === "number" ? `Its certificate will state at most epsilon ${privacy.epsilon} at delta ${privacy.delta} for each ${privacy.unit.replaceAll("_", " ")}.` : "What it guarantees follows from its noise.";
+  return `Runs ${spec.algorithm} on ${data}${steps}. ${guarantee} ${ledger ? "Its cost is reserved from the budget first." : "No budget is charged."} Before it starts, a worker works out its noise; if the data don't fit, it fails and says why.`;
+}
+
+/** Writes a typed or dragged epsilon into the job by `change`, which gets a function of the job. */
+export function editGuarantee(change) {
+  const write = (value) => {
+    say("epsilon", "");
+    change((job) => {
+      privacyOf(job).epsilon = value;
+    });
+  };
+  byId("epsilon").addEventListener("input", () => {
+    const text = byId("epsilon").value.trim();
+    const value = Number(text);
+    if (text.length > 40 || !NUMBER.test(text) || !Number.isFinite(value) || !(value > 0)) say("epsilon", "Enter a number above 0, such as 2 or 0.5.");
+    else write(value);
+  });
+  byId("epsilon-slider").addEventListener("input", () => {
+    const value = Number((10 ** Number(byId("epsilon-slider").value)).toPrecision(2));
+    byId("epsilon").value = String(value);
+    write(value);
+  });
+}

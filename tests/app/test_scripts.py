@@ -1,0 +1,37 @@
+"""The pages' scripts: their own tests in Node, and their types. Each is skipped where its tool isn't installed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TESTS, SCRIPTS = ROOT / "tests" / "scripts", ROOT / "app" / "web" / "static" / "js"
+TYPESCRIPT = ROOT / "build" / "generators" / "node_modules" / "typescript" / "lib" / "tsc.js"
+NODE = shutil.which("node")
+
+pytestmark = pytest.mark.skipif(NODE is None, reason="no Node.js")
+
+
+def test_scripts_pass_their_own_tests(tmp_path: Path) -> None:
+    shutil.copytree(SCRIPTS, tmp_path / "js")
+    for path in TESTS.glob("*.mjs"):
+        shutil.copy(path, tmp_path)
+    # Browsers load the scripts as modules; Node has to be told.
+    (tmp_path / "package.json").write_text(json.dumps({"type": "module"}))
+    files = sorted(path.name for path in TESTS.glob("*.test.mjs"))
+    assert files
+    done = subprocess.run([str(NODE), "--test", *files], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "# skipped 0" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not TYPESCRIPT.is_file(), reason="no TypeScript: `make generators`")
+def test_scripts_keep_to_their_types() -> None:
+    done = subprocess.run([str(NODE), TYPESCRIPT, "--project", TESTS], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout

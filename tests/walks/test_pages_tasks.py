@@ -1,0 +1,111 @@
+"""What people come for, with a keyboard alone and in few actions: a pressed key or a typed word is one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.app.jobs_harness import submit, wait_for_state
+from tests.walks.pages import Complaints, Service, give_key
+from tests.walks.test_pages import headline, settle
+
+MOST_ACTIONS = 8
+
+
+class Hands:
+    """A keyboard that counts. It begins at the top of a page and goes past the navigation."""
+
+    def __init__(self, page: Any, address: str, path: str, ready: str) -> None:
+        self.page, self.actions = page, 0
+        page.goto(address + path)
+        page.locator(ready).first.wait_for()
+        self.press("Tab", "Enter")
+
+    def press(self, *keys: str) -> None:
+        for key in keys:
+            self.page.keyboard.press(key)
+        self.actions += len(keys)
+
+    def type(self, text: str) -> None:
+        self.page.keyboard.type(text)
+        self.actions += 1
+
+
+@pytest.fixture(scope="module")
+def runs(client: httpx2.Client) -> list[str]:
+    """Two that succeeded."""
+    made = [submit(client), submit(client)]
+    for job in made:
+        wait_for_state(client, job, "succeeded")
+    return made
+
+
+@pytest.fixture
+def page(window: Any, service: Service, key: str) -> Generator[Any]:
+    found, complaints = window.new_page(), Complaints()
+    give_key(found, service.address, key)
+    complaints.watch(found)
+    yield found
+    assert complaints.lines == []
+    found.close()
+
+
+def test_the_noise_for_epsilon_2(page: Any, address: str) -> None:
+    hands = Hands(page, address, "/", '#answer[aria-busy="false"]')
+    hands.press("Tab", "ArrowRight", "Tab", "Control+a")
+    hands.type("2")
+    page.locator("#headline", has_text="for epsilon 2 at").wait_for()
+    settle(page)
+    assert 1.9 < float(headline(page).split(" ")[1]) < 2.1
+    assert hands.actions <= MOST_ACTIONS
+
+
+def test_a_certificate_is_checked(page: Any, address: str, runs: list[str], client: httpx2.Client, tmp_path: Path) -> None:
+    certificate = client.get(f"/v1/jobs/{runs[0]}").json()["certificate"]
+    file = tmp_path / "certificate.json"
+    file.write_bytes(client.get(f"/v1/certificates/{certificate}?form=dsse").content)
+    hands = Hands(page, address, "/certificates", "#head dd")
+    hands.press("Tab")
+    with page.expect_file_chooser() as chooser:
+        hands.press("Enter")
+    chooser.value.set_files(file)
+    hands.actions += 1
+    assert page.inner_text("#report .verdict-line") == "Valid."
+    # The same words as everywhere for what it certifies.
+    page.locator("#report .meaning .label", has_text="protection").wait_for()
+    assert hands.actions <= MOST_ACTIONS
+
+
+def test_a_recipe_is_submitted(page: Any, address: str) -> None:
+    hands = Hands(page, address, "/jobs/new", '#form[aria-busy="false"]')
+    hands.press("Tab", "Space")
+    page.locator("#about", has_text="filled in").wait_for()
+    hands.press("Enter")
+    page.wait_for_url(re.compile(r"/jobs/[0-9a-f]{32}$"))
+    assert hands.actions <= MOST_ACTIONS
+    page.locator("#actions button", has_text="Cancel").wait_for()
+    page.once("dialog", lambda dialog: dialog.accept())
+    page.locator("#actions button", has_text="Cancel").click()
+
+
+def test_what_is_left_of_a_budget(page: Any, address: str, client: httpx2.Client) -> None:
+    body = {"name": "ward", "budget": {"kind": "gdp", "mu": 1.0}, "adjacency": "add_remove", "unit": "patient", "protects": "data_set"}
+    client.post("/v1/ledgers", json=body)
+    hands = Hands(page, address, "/ledgers", '#list[aria-busy="false"] a')
+    hands.press("Tab", "Tab", "Enter")
+    page.locator("#balance td[data-name=Left]", has_text="1").wait_for()
+    assert hands.actions <= MOST_ACTIONS
+
+
+def test_two_runs_are_compared(page: Any, address: str, runs: list[str]) -> None:
+    hands = Hands(page, address, "/jobs", "#compare:not([hidden])")
+    hands.press("Tab", "Tab", "Enter")
+    page.locator("#runs tr").nth(1).wait_for()
+    page.locator("#plots figure svg").first.wait_for()
+    assert page.locator("#runs tr").count() == 2
+    assert hands.actions <= MOST_ACTIONS
