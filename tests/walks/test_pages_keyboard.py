@@ -28,13 +28,15 @@ READY = {
 NUMBERED = """() => {
   const all = document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex='0']");
   const reached = [...all].filter((one) => {
-    const group = one.type === "radio" ? document.querySelector(`input[name="${one.name}"]:checked`) : null;
+    const group = one.type === "radio"
+      ? document.querySelector(`input[name="${one.name}"]:checked`) ?? document.querySelector(`input[name="${one.name}"]`)
+      : null;
     return one.checkVisibility() && !one.matches(":disabled") && (group === null || group === one);
   });
   reached.forEach((one, place) => one.dataset.place = String(place));
   return reached.length;
 }"""
-"""Numbers what a keyboard has to reach, in the order it stands in; of a group of radio buttons the chosen one."""
+"""Numbers what a keyboard has to reach, in the order it stands in; of a group of radio buttons the chosen one, or the first."""
 
 HERE = """() => {
   const style = getComputedStyle(document.activeElement);

@@ -11,6 +11,12 @@
   const fonts = 'system-ui, "Segoe UI", Roboto, "Liberation Sans", sans-serif';
   const place = document.getElementById("redoc");
 
+  // Samples scroll, and are to be reached with the keyboard.
+  const mend = () => {
+    for (const sample of place.querySelectorAll("pre:not([tabindex])")) sample.tabIndex = 0;
+  };
+  new MutationObserver(mend).observe(place, { childList: true, subtree: true });
+
   /** Calls `work` for every reference below, with the object that holds it and its name. */
   function references(node, work) {
     if (node === null || typeof node !== "object") return;

@@ -238,7 +238,7 @@ byId("keep-head").addEventListener("click", () => asked(async () => download("lo
 
 function named() {
   const id = decodeURIComponent(location.hash.slice(1));
-  if (!id) return;
+  if (!id || id === "main") return; // the link past the navigation names the page's main part
   byId("id").value = id;
   if (key.get()) lookup(id);
   else byId("id-problem").textContent = "This needs a key. Enter one with the button at the top.";

@@ -82,10 +82,15 @@ function draw(of, drawn) {
   for (const [x, y] of of.marks || []) {
     if (usable(x, of.x) && usable(y, of.y)) marks.push(Plot.dot([[x, y]], { x: (point) => point[0], y: (point) => point[1], r: 5, fill: "var(--focus)" }));
   }
-  const axis = (given) => ({ label: given.label, type: given.log ? "log" : "linear", tickFormat: given.log ? "~g" : undefined, nice: !given.log });
+  const axis = (given) => ({ label: given.label, type: given.log ? "log" : "linear", tickFormat: given.log ? short : undefined, nice: !given.log });
   // Drawn at the size it is shown in: text that was scaled down would be too small to read.
   const width = Math.max(280, Math.min(WIDEST, document.documentElement.clientWidth - 64));
   return Plot.plot({ width, height: 300, marginLeft: 66, marginBottom: 46, style: { fontSize: "13px" }, x: axis(of.x), y: axis(of.y), marks });
+}
+
+/** A tick that fits its margin. */
+function short(value) {
+  return value !== 0 && (Math.abs(value) < 1e-3 || Math.abs(value) >= 1e5) ? value.toExponential().replace("+", "") : String(value);
 }
 
 function legend(drawn) {
