@@ -2,7 +2,7 @@
 
 import { Problem, api, byId, el, figure, later, refusal } from "./core.js";
 import { History } from "./job-history.js";
-import { cost, tag } from "./jobs-common.js";
+import { algorithmName, cost, tag } from "./jobs-common.js";
 import { linePlot } from "./plots.js";
 import { FINAL, follow } from "./stream.js";
 
@@ -16,7 +16,7 @@ const stopping = new AbortController();
 /** @type {{id: string, job: any, history: History}[]} */
 const runs = [];
 
-const nameOf = ({ id, job }) => job.labels.name || `${Object.entries(job.labels).map(([name, value]) => `${name}=${value}`).join(", ") || job.algorithm} (${id.slice(-6)})`;
+const nameOf = ({ id, job }) => job.labels.name || `${Object.entries(job.labels).map(([name, value]) => `${name}=${value}`).join(", ") || algorithmName(job.algorithm)} (${id.slice(-6)})`;
 
 function row(run) {
   const { job, history } = run;

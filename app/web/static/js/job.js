@@ -4,7 +4,7 @@ import { Problem, announce, api, byId, download, el, figure, later, moment, numb
 import { forget, note } from "./job-attempts.js";
 import { editLabels, showLabels } from "./job-labels.js";
 import { History } from "./job-history.js";
-import { cost, tag } from "./jobs-common.js";
+import { algorithmName, cost, tag } from "./jobs-common.js";
 import { explain } from "./meaning.js";
 import { linePlot } from "./plots.js";
 import { FINAL, follow } from "./stream.js";
@@ -88,7 +88,7 @@ function curves() {
 }
 
 function head() {
-  byId("title").textContent = `${job.algorithm || job.calculation}`;
+  byId("title").textContent = algorithmName(job.algorithm || job.calculation);
   byId("state").replaceChildren(tag(job.state));
   const told = [`created ${moment(job.created)}`, job.started ? `started ${moment(job.started)}` : null, job.finished ? `ended ${moment(job.finished)}` : null, `attempt ${job.attempt}`];
   byId("times").textContent = told.filter(Boolean).join("; ");

@@ -4,6 +4,27 @@ import { bound, el } from "./core.js";
 
 const COLOURS = { succeeded: "good", failed: "bad", cancelled: "warn", paused: "warn" };
 
+const NAMES = {
+  zeta_dp_sgd: "DP-SGD, real or complex",
+  federated_zeta_dp_sgd: "DP-SGD, federated",
+  spectral_dp: "Spectral-DP",
+  spof: "SPOF, sound form",
+  spof_printed: "SPOF, as printed",
+  functional_mechanism: "Functional mechanism",
+  dp_sgd_laplace: "DP-SGD with noise on gradients",
+  dp_sgd_laplace_printed: "SPOF's DP-SGD, as printed",
+  obfuscation: "Obfuscated features",
+  non_private: "Without privacy",
+  comparison: "Comparison of several",
+};
+
+/** An algorithm by its name. */
+export function algorithmName(kind) {
+  if (!kind) return "";
+  const words = kind.replaceAll("_", " ");
+  return NAMES[kind] || `${words[0].toUpperCase()}${words.slice(1)}`;
+}
+
 export function tag(state) {
   return el("span", { class: `tag ${COLOURS[state] || "soft"}` }, state);
 }

@@ -1,7 +1,7 @@
 // The list of jobs: filters, pages, and a look every few seconds.
 
 import { Problem, api, byId, el, moment, refusal } from "./core.js";
-import { cost, tag } from "./jobs-common.js";
+import { algorithmName, cost, tag } from "./jobs-common.js";
 import { say } from "./submit-fields.js";
 import { watchWorkers } from "./workers.js";
 
@@ -42,7 +42,7 @@ function row(job) {
     {},
     el("td", {}, job.algorithm ? box(job.id) : null),
     el("th", { scope: "row" }, el("a", { href: `/jobs/${job.id}` }, job.id.slice(0, 12))),
-    el("td", { "data-name": "Type" }, job.algorithm || job.calculation || ""),
+    el("td", { "data-name": "Type" }, algorithmName(job.algorithm || job.calculation)),
     el("td", { "data-name": "State" }, tag(job.state)),
     el("td", { "data-name": "Steps" }, done),
     el("td", { "data-name": "Spent" }, cost(job.progress)),
@@ -92,6 +92,8 @@ async function show() {
   }
   timer = setTimeout(show, EVERY);
 }
+
+for (const option of [...byId("algorithm").options].slice(1)) option.replaceChildren(algorithmName(option.value));
 
 function again() {
   cursors = [null];

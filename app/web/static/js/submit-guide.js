@@ -1,6 +1,7 @@
 // The parts of a new job's form that one looks at: recipes as cards, epsilon with what it means, and the whole in words.
 
 import { Problem, bound, byId, el, figure, later, number } from "./core.js";
+import { algorithmName } from "./jobs-common.js";
 import { explain } from "./meaning.js";
 import { say } from "./submit-fields.js";
 
@@ -29,7 +30,7 @@ export function showRecipes(recipes, chosen) {
 
 function reaches(one) {
   const { proven } = one;
-  const guarantee = proven ? `epsilon ${bound(proven.epsilon)} at delta ${proven.delta} for each ${proven.unit.replaceAll("_", " ")}, ${proven.steps ? `${proven.steps} steps` : one.algorithm}` : "no guarantee: it shows why";
+  const guarantee = proven ? `epsilon ${bound(proven.epsilon)} at delta ${proven.delta} for each ${proven.unit.replaceAll("_", " ")}, ${proven.steps ? `${proven.steps} steps` : algorithmName(one.algorithm)}` : "no guarantee: it shows why";
   const [printed] = one.printed_results;
   const [name, value] = printed ? Object.entries(printed.figures)[0] : [];
   return ` ${guarantee}${name ? `. Its paper prints ${name.replaceAll("_", " ")} ${figure(value)}` : ""}.`;
@@ -67,7 +68,7 @@ function words({ spec, ledger }, privacy) {
   const steps = number(spec.steps) > 0 ? ` for ${spec.steps} steps` : "";
   const data = spec.data?.kind === "uploaded" ? "your data set" : String(spec.data?.kind || "its data").replaceAll("_", " ");
   const guarantee = privacy && typeof privacy.epsilon === "number" ? `Its certificate will state at most epsilon ${privacy.epsilon} at delta ${privacy.delta} for each ${privacy.unit.replaceAll("_", " ")}.` : "What it guarantees follows from its noise.";
-  return `Runs ${spec.algorithm} on ${data}${steps}. ${guarantee} ${ledger ? "Its cost is reserved from the budget first." : "No budget is charged."} Before it starts, a worker works out its noise; if the data don't fit, it fails and says why.`;
+  return `Runs ${algorithmName(spec.algorithm)} on ${data}${steps}. ${guarantee} ${ledger ? "Its cost is reserved from the budget first." : "No budget is charged."} Before it starts, a worker works out its noise; if the data don't fit, it fails and says why.`;
 }
 
 /** Writes a typed or dragged epsilon into the job by `change`, which gets a function of the job. */

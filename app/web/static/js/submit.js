@@ -1,6 +1,7 @@
 // A job from a recipe or from a spec that somebody writes: checked and planned by the service before anything starts.
 
 import { Problem, api, bound, byId, el, key, later, refusal, request } from "./core.js";
+import { algorithmName } from "./jobs-common.js";
 import { bar, limitWords, telling } from "./ledgers-common.js";
 import { NAMES, fill, parsed, say, write } from "./submit-fields.js";
 import { editGuarantee, showJob, showRecipes } from "./submit-guide.js";
@@ -47,7 +48,7 @@ const load = () =>
     const fitting = ledgers.filter((one) => one.definition.protects === "data_set");
     found = { algorithms, ledgers: fitting };
     showRecipes(recipes, take);
-    options("algorithm", algorithms.map((one) => el("option", { value: one.name }, one.name)));
+    options("algorithm", algorithms.map((one) => el("option", { value: one.name }, algorithmName(one.name))));
     options("ledger", fitting.map((one) => el("option", { value: one.id }, `${one.definition.name}: at most ${limitWords(one.definition.budget)}`)));
     options("data-set", dataSets.filter((one) => one.state === "ready").map((one) => el("option", { value: one.id }, `${one.definition.name}: ${one.facts.training_records.toLocaleString("en")} records to train on`)));
     byId("form").setAttribute("aria-busy", "false");
