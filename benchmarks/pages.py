@@ -60,7 +60,9 @@ def main() -> None:
     with urlopen(f"{address}/v1/mechanisms") as answer:  # noqa: S310
         names = ["training", *(one["kind"] for one in json.load(answer) if not one["declared"])]
     with sync_playwright() as tool:
-        browser = tool.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"])
+        browser = tool.chromium.launch(
+            executable_path=shutil.which("chromium-headless-shell") or shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+        )
         for name in names:
             for mode in MODES:
                 page = browser.new_page()

@@ -264,13 +264,6 @@ def test_an_algorithms_example_is_sent_and_followed(page: Any, client: httpx2.Cl
     assert client.get(f"/v1/jobs/{job}").json()["labels"] == {"ward": "7"}
 
 
-@pytest.mark.usefixtures("form")
-def test_a_recipe_fills_the_form(page: Any) -> None:
-    page.check("#recipes input[value=digits]")
-    page.locator("#about", has_text="recipe").wait_for()
-    assert "spec" in json.loads(page.input_value("#body"))
-
-
 ABSURD = {
     "letters": ("abc", "isn't JSON"),
     "nothing": ("", "Choose a recipe"),

@@ -7,7 +7,7 @@
   // Light alone: some of its colours can't be set, and on a dark ground nobody could read them.
   const ink = "#16202c";
   const raised = "#f4f6f9";
-  const accent = "#1d4e89";
+  const accent = "#5429c8";
   const fonts = 'system-ui, "Segoe UI", Roboto, "Liberation Sans", sans-serif';
   const place = document.getElementById("redoc");
 
