@@ -29,7 +29,7 @@ FIELDS: dict[str, Words] = {
     ),
     "std_imag": Words("Deviation of the imaginary parts", "units of the query", "Only if it differs from the real parts'."),
     "correlation": Words(
-        "Correlation of its two parts",
+        "Correlation of parts",
         "",
         "Of the noise on real and imaginary parts: 0 for noise without a preferred direction (circular noise).",
     ),
