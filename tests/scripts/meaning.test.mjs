@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { counted } from "./js/findings.js";
-import { mostOf, STRENGTHS, strength } from "./js/meaning.js";
+import { atLeast, mostOf, STRENGTHS, strength } from "./js/meaning.js";
 
 test("a strength holds up to its limits and not beyond", () => {
   const named = (guess, delta) => STRENGTHS.indexOf(strength(guess, delta));
@@ -32,4 +32,11 @@ test("printed statements are counted in neutral words", () => {
   assert.equal(counted(all("overclaims", "equal", "does_not_apply")), ": 1 of 2 differ");
   assert.equal(counted(all("equal")), ": it agrees");
   assert.equal(counted(all("does_not_apply")), "");
+});
+
+test("a decimal is never taken for less than it is", () => {
+  for (const text of ["0.1", "0.3", "4", "1e-05", "0.8008127", "2.675"]) assert.ok(atLeast(text) > Number(text));
+  assert.equal(atLeast(0.1), 0.1);
+  assert.equal(atLeast("0"), 0);
+  assert.equal(atLeast("Infinity"), Infinity);
 });

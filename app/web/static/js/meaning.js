@@ -38,6 +38,15 @@ export function mostOf(sentence) {
   return /at most ([0-9.e-]+) %/.exec(sentence)?.[1] ?? "100";
 }
 
+/**
+ * A number that isn't below the one that is meant: a decimal of a certificate may lie between two of a browser's.
+ * @param {number | string} value
+ * @returns {number}
+ */
+export function atLeast(value) {
+  return typeof value === "string" ? number(value) * (1 + Number.EPSILON) : number(value);
+}
+
 function declared({ epsilon, delta, adjacency, unit }) {
   const bare = delta > 0 ? { kind: "approximate_dp", epsilon, delta } : { kind: "pure_dp", epsilon };
   return { kind: "release", mechanism: { ...bare, adjacency, unit } };
@@ -51,7 +60,7 @@ function declared({ epsilon, delta, adjacency, unit }) {
  *   for only when that is opened.
  */
 export async function explain(place, of) {
-  const [epsilon, delta] = [number(of.epsilon), number(of.delta)];
+  const [epsilon, delta] = [atLeast(of.epsilon), atLeast(of.delta)];
   if (!of.adjacency || !Number.isFinite(epsilon) || !(delta < 1)) {
     place.replaceChildren(el("p", {}, el("span", { class: "label bad" }, "No protection"), "Nothing is promised to anybody."));
     return;
@@ -69,7 +78,7 @@ export async function explain(place, of) {
     el("p", {}, el("span", { class: `label ${found.colour}` }, found.words), ` Starting from even odds, a guess whether this ${unit} took part is right with probability at most ${right}\u00a0%.`),
     people(Number(most), `100 runs of one attack on one ${unit}. ${without}: named in 1 run, by chance. Took part: named in ${most} runs on average at most.`),
     el("p", { class: "soft" }, `One attack on one ${unit}, run 100 times. `, swatch(""), `${without}: named once, by chance. `, swatch(" taking"), `Took part: ${most} times at most, on average.`),
-    el("details", {}, el("summary", {}, "In exact words"), ...[guessed, named, remote(delta, unit), DEFINED].filter(Boolean).map((line) => el("p", {}, line))),
+    el("details", {}, el("summary", {}, "In exact words"), ...[guessed, named, remote(of.delta, unit), DEFINED].filter(Boolean).map((line) => el("p", {}, line))),
     curveOf(of, given),
   );
 }
