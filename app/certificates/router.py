@@ -21,6 +21,8 @@ from zetadp.app.certificates.log.service import own_evidence
 from zetadp.app.certificates.log.storing import stored_envelope
 from zetadp.app.certificates.page.html import content_security_policy, html_of
 from zetadp.app.certificates.page.rendering import rendered
+from zetadp.app.certificates.policy.reading import operators_policy
+from zetadp.app.certificates.policy.schema import Policy, policy_schema
 from zetadp.app.certificates.signing.envelope import MAXIMUM_BYTES, MEDIA_TYPE, PAYLOAD_TYPE, Envelope
 from zetadp.app.certificates.signing.jws import MEDIA_TYPE as JOSE
 from zetadp.app.certificates.signing.keys import PublicKeySet, jwks
@@ -144,15 +146,17 @@ async def verify_certificate(
 ) -> VerificationReport | Response:
     """Verify a certificate (DSSE or JWS) against this service's keys, revocations and log, and recompute its figures.
 
-    Always 200: the report's `verdict` is the answer. Files aren't checked here; `zetadp verify` compares their digests offline,
-    with keys that the reader trusts.
+    Always 200: the report's `verdict` is the answer, and `policy` what the operator's policy says of it, if there is one. Files aren't
+    checked here; `zetadp verify` compares their digests offline, with keys that the reader trusts.
     """
     # Nothing here computes: that is for a thread, or a process apart.
     keys = await to_thread.run_sync(jwks, settings)
     examination = await examined_apart(request, body, keys, settings)
     if isinstance(examination, Response):
         return examination
-    return await to_thread.run_sync(lambda: reported(examination, body, keys, _evidence(body, database, settings)))
+    return await to_thread.run_sync(
+        lambda: reported(examination, body, keys, _evidence(body, database, settings), operators_policy(settings))
+    )
 
 
 def _evidence(body: bytes, database: Database, settings: Settings) -> Evidence | None:
@@ -165,6 +169,22 @@ def _evidence(body: bytes, database: Database, settings: Settings) -> Evidence |
         return None
     with database.reading() as session:
         return own_evidence(session, settings, opened.content, opened.key_ids)
+
+
+@router.get("/v1/policy")
+def get_policy(settings: Annotated[Settings, Depends(settings_of)]) -> Policy | None:
+    """The operator's policy: which trainings this service accepts, and what it demands of certificates. Null without one."""
+    return operators_policy(settings)
+
+
+@router.get(
+    "/v1/policy/schema",
+    response_class=Response,
+    responses={200: {"description": "A JSON Schema.", "content": {SCHEMA: {"schema": {"type": "object"}}}}},
+)
+def get_policy_schema() -> Response:
+    """The JSON Schema (2020-12) of a policy, for `zetadp verify --policy` and for the operator's own."""
+    return JSONResponse(policy_schema(), media_type=SCHEMA)
 
 
 @router.get("/.well-known/jwks.json")

@@ -14,6 +14,8 @@ from zetadp.app.certificates.log.revocation_list import RevocationsRefused, read
 from zetadp.app.certificates.page.html import html_of
 from zetadp.app.certificates.page.plain import describe
 from zetadp.app.certificates.page.rendering import rendered
+from zetadp.app.certificates.policy.reading import PolicyUnreadable, read_policy
+from zetadp.app.certificates.policy.schema import Policy
 from zetadp.app.certificates.signing.keys import PublicKeySet
 from zetadp.app.certificates.verification.opening import CertificateUnreadable, open_certificate
 from zetadp.app.certificates.verification.verify import read
@@ -102,6 +104,7 @@ def verify(
     revocations: Annotated[
         Path | None, typer.Option(help=f"The service's list of revoked keys; {REVOCATIONS_FILE} next to the certificate if absent.")
     ] = None,
+    policy: Annotated[Path | None, typer.Option(help="What you demand of them: a YAML file. The answer names what fails.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check certificates offline: signature, log, revoked keys, digests of the files next to them, and recomputed figures."""
@@ -109,9 +112,20 @@ def verify(
         certificates = [file for given in files for file in _certificates(given)]
         if inclusion is not None and len(certificates) > 1:
             fail(f"--inclusion proves one certificate, got {len(certificates)}", Exit.USAGE)
-        verdicts = [_is_valid(file, keys, inclusion, revocations, as_json) for file in certificates]
-    if not all(verdicts):
-        raise typer.Exit(int(Exit.FAILED))
+        demanded = None if policy is None else _policy(policy)
+        outcomes = [_verified(file, keys, inclusion, revocations, demanded, as_json) for file in certificates]
+    # Of several, the worst counts: one that isn't valid before one that a policy refuses.
+    worst = next((code for code in (Exit.FAILED, Exit.REFUSED) if code in outcomes), Exit.OK)
+    if worst is not Exit.OK:
+        raise typer.Exit(int(worst))
+
+
+def _policy(path: Path) -> Policy:
+    try:
+        return read_policy(path)
+    except PolicyUnreadable as unreadable:
+        fail(str(unreadable), Exit.USAGE)
+        raise AssertionError from unreadable  # fail() leaves
 
 
 def _certificates(given: Path) -> list[Path]:
@@ -124,12 +138,14 @@ def _certificates(given: Path) -> list[Path]:
     return found
 
 
-def _is_valid(file: Path, keys: Path | None, inclusion: Path | None, revocations: Path | None, as_json: bool) -> bool:
+def _verified(
+    file: Path, keys: Path | None, inclusion: Path | None, revocations: Path | None, policy: Policy | None, as_json: bool
+) -> Exit:
     envelope = file.read_bytes()
     chosen = keys or file.parent / KEYS_FILE
     trusted = read_keys(chosen)
     evidence = Evidence(_beside(file, inclusion, INCLUSION_FILE), _beside(file, revocations, REVOCATIONS_FILE))
-    report = verify_envelope(envelope, trusted, file.parent, evidence)
+    report = verify_envelope(envelope, trusted, file.parent, evidence, policy)
     if as_json:
         print_json(report)
     else:
@@ -139,7 +155,12 @@ def _is_valid(file: Path, keys: Path | None, inclusion: Path | None, revocations
         _print_report(report, envelope)
     if report.verdict != "valid":
         error.print(f"{file}: the certificate is NOT valid", style="red", markup=False)
-    return report.verdict == "valid"
+        return Exit.FAILED
+    if report.policy is not None and not report.policy.accepted:
+        missed = "; ".join(report.policy.failing)
+        error.print(f"{file}: refused by the policy {report.policy.policy!r}: {missed}", style="red", markup=False)
+        return Exit.REFUSED
+    return Exit.OK
 
 
 def certificate_page(
@@ -189,3 +210,7 @@ def _print_report(report: VerificationReport, envelope: bytes) -> None:
     if report.guarantee is not None:
         out.print(f"guarantee: {report.guarantee}", markup=False)
     out.print(f"verdict: {report.verdict}. {report.meaning}", markup=False)
+    if report.policy is not None:
+        for rule in report.policy.rules:
+            out.print(f"{'ok   ' if rule.is_met else 'FAIL '}policy, {rule.name}: {rule.required}; found: {rule.found}", markup=False)
+        out.print(f"policy {report.policy.policy!r}: {'accepted' if report.policy.accepted else 'REFUSED'}", markup=False)

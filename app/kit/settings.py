@@ -142,6 +142,8 @@ class Settings(BaseSettings):
       training_bytes: how much memory the processes of one job may use before the worker ends them and fails the job; no limit if absent.
         It counts what is theirs alone or shared among them, in memory or swapped out, not files mapped into memory and not an
         accelerator's memory, and it is looked at every ``cancel_poll_seconds``.
+      policy: a YAML file that says which trainings are accepted; one that can't meet it is refused before it runs, with the field and the
+        reason. Without it every training is accepted.
       tenant_jobs: how many jobs of one tenant may be unfinished at a time, calculations included.
       upload_bytes: the largest size of one uploaded file.
       tenant_bytes: the total size that one tenant's uploads and data sets may have.
@@ -216,6 +218,7 @@ class Settings(BaseSettings):
     calculation_job_seconds: Seconds = 3600.0
     preparing_seconds: Seconds = 3600.0
     training_bytes: Annotated[int, Field(ge=2**28, le=2**50)] | None = None
+    policy: Path | None = None
     tenant_jobs: Annotated[int, Field(ge=1, le=10**9)] = 20_000
     upload_bytes: Annotated[int, Field(ge=1, le=2**40)] = 2 * 2**30
     tenant_bytes: Annotated[int, Field(ge=0, le=2**60)] = 20 * 2**30

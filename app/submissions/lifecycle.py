@@ -10,6 +10,7 @@ from fastapi import Depends, FastAPI, Request
 
 from zetadp.app.access.caller import Caller, requires
 from zetadp.app.access.scopes import Scope
+from zetadp.app.certificates.policy.reading import operators_policy
 from zetadp.app.jobs.queue import JobQueue
 from zetadp.app.jobs.webhooks.deliveries import Deliveries
 from zetadp.app.kit.database import Database
@@ -25,6 +26,7 @@ def attached(app: FastAPI, settings: Settings) -> Generator[None]:
 
     ``preparation`` of ``app.state`` does what must be done on the tables at the start, also if the database is away then.
     """
+    operators_policy(settings)  # one that can't be read is known before anybody asks
     database = Database(settings)
     queue, preparation = JobQueue(settings), Preparation(database)
     app.state.preparation = preparation

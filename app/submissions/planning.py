@@ -10,9 +10,11 @@ from contextlib import contextmanager
 
 from pydantic import ValidationError
 
+from zetadp.app.certificates.policy.schema import Policy
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import AnyPlan, AnyTrainingSpec, RuntimeSpec
 from zetadp.trainer.data import DataSetFacts
+from zetadp.trainer.specs.base import CalibratedPrivacy, PrivacyTarget
 
 
 def check_asked(spec: AnyTrainingSpec, runtime: RuntimeSpec, facts: DataSetFacts | None) -> None:
@@ -39,6 +41,31 @@ def plan_of(spec: AnyTrainingSpec) -> AnyPlan:
     """
     with _named_as_in_request(spec):
         return spec.plan()
+
+
+def check_policy(policy: Policy, spec: AnyTrainingSpec, *, in_ledger: bool) -> None:
+    r"""What an operator's policy refuses before data are read and noise is calibrated; a worker judges the plan by all of it.
+
+    Raises:
+      InvalidParameter: with the path of the field in the request.
+    """
+    by = f", by this service's policy {policy.name!r}"
+    if policy.ledger == "required" and not in_ledger:
+        raise InvalidParameter("ledger", f"the id of a ledger{by}", None)
+    if spec.reproducible:
+        raise InvalidParameter("spec.reproducible", f"false{by}: nothing is guaranteed with a seed", True)
+    if policy.public_held_out == "forbidden" and spec.held_out == "public":
+        raise InvalidParameter("spec.evaluation", f"one that declares no held-out records public{by}", spec.held_out)
+    if policy.least_canaries and (spec.canaries or 0) < policy.least_canaries:
+        raise InvalidParameter("spec.audit", f"at least {policy.least_canaries} canaries{by}", spec.canaries)
+    if policy.given_weights == "forbidden" and spec.given_weights:
+        raise InvalidParameter("spec.model", f"without weights given from outside{by}", spec.given_weights[0])
+    target = getattr(spec, "privacy", None)
+    if isinstance(target, CalibratedPrivacy) and target.unit not in policy.unit:
+        raise InvalidParameter("spec.privacy.unit", f"one of {', '.join(policy.unit)}{by}", target.unit)
+    if isinstance(target, PrivacyTarget) and target.adjacency not in policy.adjacency:
+        accepted = ", ".join(one.value for one in policy.adjacency)
+        raise InvalidParameter("spec.privacy.adjacency", f"one of {accepted}{by}", target.adjacency.value)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session, defer
 
 from zetadp.app.certificates.facts.statement import CERTIFICATE_FILE
 from zetadp.app.certificates.log.storing import stored_envelope
+from zetadp.app.certificates.policy.reading import operators_policy
 from zetadp.app.jobs.calculation import Calculation, CalculationDocument, CalculationResult
 from zetadp.app.jobs.charges import charge_again
 from zetadp.app.jobs.document import TrainingAsked, asked_training, waiting_state
@@ -36,7 +37,7 @@ from zetadp.app.ledgers.ledger_definition import stored_definition
 from zetadp.app.ledgers.queries import check_for_jobs, found_ledger
 from zetadp.app.ledgers.states import LedgerState
 from zetadp.app.storage.opening import Storage, storage_of
-from zetadp.app.submissions.planning import check_asked, in_request
+from zetadp.app.submissions.planning import check_asked, check_policy, in_request
 from zetadp.app.tables.certificates import CertificateRow
 from zetadp.app.tables.job_states import UNFINISHED_STATES, Action, JobState, after_action
 from zetadp.app.tables.jobs import IdempotencyKeyRow, JobRow, WebhookRow
@@ -97,8 +98,9 @@ class JobService:
         No data set is read and no noise is calibrated: whatever depends on them fails the job later, with its reason.
 
         Raises:
-          InvalidParameter: the spec fits no data set, the runtime doesn't fit the spec, or no living worker has the resources; nothing is
-            stored.
+          InvalidParameter: the spec fits no data set, the runtime doesn't fit the spec, the operator's policy refuses it, or no living
+            worker has the resources; nothing is stored.
+          PolicyUnreadable: there is an operator's policy, and it can't be read.
           IdempotencyConflict: the key came with another request before.
           LedgerNotFound, LedgerClosed: there is no such ledger, or it admits nothing more; nothing is stored.
           TooManyJobs: the tenant has as many unfinished jobs as it may have.
@@ -133,6 +135,8 @@ class JobService:
                     self._check_ledger(session, asked.ledger)
                 there = capacities(session)
             check_asked(asked.spec, asked.runtime, facts)
+            if (policy := operators_policy(self._settings)) is not None:
+                check_policy(policy, asked.spec, in_ledger=asked.ledger is not None)
             needs = needs_of(asked.runtime, asked.resources)
             if needs.machines > 1 and isinstance(asked.spec, Comparison):
                 raise InvalidParameter("resources.machines", "1 for a comparison, whose trainings follow one another", needs.machines)

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import final
 
 from zetadp.accountants.filters import Price
+from zetadp.app.certificates.policy.judging import verdict_before
+from zetadp.app.certificates.policy.schema import Policy
 from zetadp.app.kit.errors import ServiceError
 from zetadp.app.ledgers.ledger_definition import LedgerDefinition
 from zetadp.app.ledgers.pricing import price_of
@@ -40,12 +42,14 @@ class PreparingRequest(Value):
     Attributes:
       ledger: whose price for the plan is wanted; None without one.
       pricing_seconds: how long computing that price may take.
+      policy: of the operator, which the plan has to meet; None without one.
       facts_dir: where the facts of data sets are kept.
     """
 
     spec: AnyTrainingSpec
     ledger: LedgerDefinition | None
     pricing_seconds: Positive
+    policy: Policy | None = None
     facts_dir: Path | None
 
 
@@ -63,6 +67,10 @@ def prepared(request: PreparingRequest) -> Prepared:
     try:
         with nullcontext() if request.facts_dir is None else kept_in(request.facts_dir):
             plan = plan_of(request.spec)
+        if request.policy is not None:
+            judged = verdict_before(request.policy, request.spec, plan, in_ledger=request.ledger is not None)
+            if not judged.accepted:
+                return Prepared(refused=f"refused by this service's policy {judged.policy!r}: {'; '.join(judged.failing)}")
         price = None if request.ledger is None else price_of(request.ledger, plan.event, request.pricing_seconds)
     except (PrivacyError, ServiceError) as error:
         return Prepared(refused=" ".join(str(error).split()))

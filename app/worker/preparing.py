@@ -23,6 +23,7 @@ from pydantic import ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 
 from zetadp.accountants.filters import Price
+from zetadp.app.certificates.policy.reading import operators_policy
 from zetadp.app.jobs.errors import LeaseLost
 from zetadp.app.jobs.preparations import Preparation, Preparations, PreparationSuperseded
 from zetadp.app.kit.child_environment import child_environment
@@ -163,6 +164,7 @@ class Preparer:
             spec=preparation.asked.spec,
             ledger=None if preparation.ledger is None else preparation.ledger[1],
             pricing_seconds=settings.calculation_job_seconds,
+            policy=operators_policy(settings),
             facts_dir=settings.facts_dir,
         )
         with tempfile.TemporaryFile() as log:

@@ -26,6 +26,42 @@ class Check(Value):
 
 
 @final
+class Rule(Value):
+    r"""One demand of a policy.
+
+    Attributes:
+      name: the policy's field.
+      required, found: in words.
+      is_met: whether it is met; what couldn't be found out isn't.
+    """
+
+    name: str
+    required: str
+    found: str
+    is_met: bool
+
+
+@final
+class PolicyVerdict(Value):
+    r"""What a policy says of a certificate.
+
+    Attributes:
+      policy: its name.
+      accepted: the certificate is valid and every demand is met.
+      rules: in the policy's order; empty where the certificate isn't valid, since nothing that it says counts then.
+    """
+
+    policy: str
+    accepted: bool
+    rules: tuple[Rule, ...]
+
+    @property
+    def failing(self) -> tuple[str, ...]:
+        """What isn't met, a line each."""
+        return tuple(f"{rule.name}: {rule.required}, got {rule.found}" for rule in self.rules if not rule.is_met)
+
+
+@final
 class VerificationReport(Value):
     r"""The outcome of a verification.
 
@@ -35,12 +71,14 @@ class VerificationReport(Value):
         don't rely on anything that they state.
       meaning: what the verdict says and what it doesn't; names every check that wasn't made.
       checks: in the order they were made; a check that rests on a failed one isn't made.
+      policy: what the reader's policy says of it; null without a policy.
     """
 
     verdict: Literal["valid", "invalid", "revoked"]
     guarantee: Literal["stated", "none"] | None
     meaning: str
     checks: tuple[Check, ...]
+    policy: PolicyVerdict | None = None
 
 
 def passed(name: str, detail: str) -> Check:

@@ -241,6 +241,9 @@ ArithmeticName = Literal[
 
 _ON_GRID = "steps of 2^-32 of its scale, no tail cut off; the value was rounded to such steps within its sensitivity (grid_noise.md)"
 
+EXACT: frozenset[ArithmeticName] = frozenset({"exact_normal", "exact_laplace"})
+"""Noise that is accounted for as it is drawn, to the bit. Signs have a probability that is rounded to 256 bits."""
+
 ARITHMETIC: dict[ArithmeticName, str] = {
     "probed_gradient_sums": (
         "the run computed gradients {precision}, scaled them to 2^-8 below their bound, which is more than rounding of norms and sums can "

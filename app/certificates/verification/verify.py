@@ -16,6 +16,8 @@ from zetadp.app.certificates.facts.guarantee import NoGuarantee, figures
 from zetadp.app.certificates.facts.report import Check, Status, VerificationReport, failed, not_checked, passed
 from zetadp.app.certificates.facts.statement import PrivacyCertificate, Statement
 from zetadp.app.certificates.log.evidence import REVOKED, Evidence, check_evidence
+from zetadp.app.certificates.policy.judging import refused_by, verdict_on
+from zetadp.app.certificates.policy.schema import Policy
 from zetadp.app.certificates.signing.canonical import recanonical
 from zetadp.app.certificates.signing.keys import PublicKeySet
 from zetadp.app.certificates.verification.consistency import check_parts, check_plan, check_subjects, is_computable
@@ -42,7 +44,9 @@ class Examination(Value):
     states: Literal["stated", "none"] | None = None
 
 
-def verify(certificate: bytes, keys: PublicKeySet, directory: Path | None, evidence: Evidence | None = None) -> VerificationReport:
+def verify(
+    certificate: bytes, keys: PublicKeySet, directory: Path | None, evidence: Evidence | None = None, policy: Policy | None = None
+) -> VerificationReport:
     r"""Everything about a certificate that can be checked without asking anyone.
 
     Args:
@@ -50,10 +54,11 @@ def verify(certificate: bytes, keys: PublicKeySet, directory: Path | None, evide
       keys: the public keys that the caller trusts, from a place the caller trusts.
       directory: the folder that may contain the files that the certificate names; None checks no file.
       evidence: of the log and of revoked keys; what is absent isn't checked, and the report says so.
+      policy: what the caller demands; None demands nothing beyond validity.
     Returns:
       the report; no content of ``certificate`` or ``evidence`` makes this raise.
     """
-    return reported(examined(certificate, keys, directory), certificate, keys, evidence)
+    return reported(examined(certificate, keys, directory), certificate, keys, evidence, policy)
 
 
 def examined(certificate: bytes, keys: PublicKeySet, directory: Path | None) -> Examination:
@@ -77,7 +82,9 @@ def examined(certificate: bytes, keys: PublicKeySet, directory: Path | None) -> 
     return Examination(checks=tuple(checks), is_signed=True, states=states)
 
 
-def reported(examination: Examination, certificate: bytes, keys: PublicKeySet, evidence: Evidence | None) -> VerificationReport:
+def reported(
+    examination: Examination, certificate: bytes, keys: PublicKeySet, evidence: Evidence | None, policy: Policy | None = None
+) -> VerificationReport:
     """The report on a certificate that was examined with these keys."""
     checks = list(examination.checks)
     if examination.is_signed:
@@ -86,7 +93,11 @@ def reported(examination: Examination, certificate: bytes, keys: PublicKeySet, e
     broken = {check.name for check in checks if check.status is Status.FAILED}
     verdict: Literal["valid", "invalid", "revoked"] = "revoked" if broken == {REVOKED} else "invalid" if broken else "valid"
     guarantee = examination.states if verdict == "valid" else None
-    return VerificationReport(verdict=verdict, guarantee=guarantee, meaning=_meaning(checks, guarantee, verdict), checks=tuple(checks))
+    judged = None
+    if policy is not None:
+        judged = verdict_on(policy, read(certificate), checks) if verdict == "valid" else refused_by(policy)
+    meaning = _meaning(checks, guarantee, verdict)
+    return VerificationReport(verdict=verdict, guarantee=guarantee, meaning=meaning, checks=tuple(checks), policy=judged)
 
 
 def read(certificate: bytes) -> PrivacyCertificate:

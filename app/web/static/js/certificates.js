@@ -35,6 +35,12 @@ function wordsOf(name) {
   return WORDS[name] || (name.startsWith("file ") ? `Is ${name.slice(5)} the file that it names?` : name.replaceAll("_", " "));
 }
 
+/** What the operator's policy says of a certificate. */
+function judgement(policy) {
+  const missed = policy.rules.filter((rule) => !rule.is_met).map((rule) => `${rule.name}: ${rule.required}, got ${rule.found}`);
+  return `This service's policy, ${policy.policy}: ${policy.accepted ? "accepted" : `not accepted. ${missed.join("; ")}`}.`;
+}
+
 function show(report, name) {
   let [colour, headline] = VERDICTS[report.verdict];
   if (report.checks[0]?.name === "envelope" && report.checks[0].status === "failed") headline = "This isn't a certificate.";
@@ -45,6 +51,7 @@ function show(report, name) {
       { class: `notice ${colour}`, "data-verdict": report.verdict },
       el("p", {}, el("strong", { class: "verdict-line" }, headline)),
       el("p", {}, report.meaning),
+      ...(report.policy ? [el("p", { "data-accepted": String(report.policy.accepted) }, judgement(report.policy))] : []),
       el("p", { class: "soft" }, `Checked: ${name}, with this service's keys. To rely on nobody but yourself, check it offline with the command line.`),
     ),
     el(

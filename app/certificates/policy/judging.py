@@ -1,0 +1,182 @@
+r"""A policy's verdict: on a certificate that was verified, and on a plan before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import final
+
+from zetadp.accountants.events import neighbourhood
+from zetadp.app.certificates.facts.claims import guarantee_of
+from zetadp.app.certificates.facts.guarantee import ApproximateDp, NoGuarantee
+from zetadp.app.certificates.facts.report import Check, PolicyVerdict, Rule, Status
+from zetadp.app.certificates.facts.statement import PrivacyCertificate
+from zetadp.app.certificates.facts.wording import EXACT, variates
+from zetadp.app.certificates.policy.schema import Policy
+from zetadp.mechanisms import RandomOrigin
+from zetadp.trainer import AnyPlan, AnyTrainingSpec
+
+CURVE = "curve"
+"""The check that names points of the curve which nobody recomputed."""
+
+
+@final
+@dataclass(frozen=True)
+class Judged:
+    r"""What a policy looks at.
+
+    Attributes:
+      pairs: (epsilon, delta) that are proved, the certified one first; empty where nothing is guaranteed.
+      why_none: why nothing is.
+      inexact: ways of drawing noise, of those that the run uses, that aren't exact on a grid.
+      noise_tested: None before the run.
+    """
+
+    pairs: tuple[tuple[str, str], ...]
+    why_none: str
+    unit: str
+    adjacency: str | None
+    inexact: tuple[str, ...]
+    noise_tested: bool | None
+    canaries: int
+    in_ledger: bool
+    held_out: str
+    given_weights: int
+
+
+def verdict_on(policy: Policy, certificate: PrivacyCertificate, checks: Sequence[Check]) -> PolicyVerdict:
+    r"""The verdict on a certificate that was found valid.
+
+    Args:
+      checks: everything that was checked of it.
+    """
+    outcomes = {check.name: check.status for check in checks}
+    run, plan = certificate.run, certificate.plan
+    used = (*(name for name in run.arithmetic if name in _RELEASED), *variates(plan.mechanisms))
+    judged = _judged(
+        plan,
+        certificate.guarantee,
+        is_curve_checked=CURVE not in outcomes,
+        inexact=tuple(dict.fromkeys(name for name in used if name not in EXACT)),
+        noise_tested=run.noise_numbers is not None,
+        canaries=0 if run.canaries is None else run.canaries.canaries,
+        in_ledger=certificate.ledger is not None,
+        held_out=run.held_out,
+        given_weights=len(run.given_weights),
+    )
+    rules = (*_rules(policy, judged), *_checks(policy, outcomes))
+    return PolicyVerdict(policy=policy.name, accepted=all(rule.is_met for rule in rules), rules=rules)
+
+
+def refused_by(policy: Policy) -> PolicyVerdict:
+    """The verdict on a certificate that isn't valid."""
+    return PolicyVerdict(policy=policy.name, accepted=False, rules=())
+
+
+def verdict_before(policy: Policy, spec: AnyTrainingSpec, plan: AnyPlan, *, in_ledger: bool) -> PolicyVerdict:
+    """The verdict on a training that hasn't begun, as far as its plan says: whether its noise passes its test isn't known yet."""
+    origin = RandomOrigin.USER_SEED if spec.reproducible else RandomOrigin.OPERATING_SYSTEM
+    judged = _judged(
+        plan,
+        guarantee_of(plan.event, plan.delta, origin),
+        is_curve_checked=True,
+        inexact=tuple(name for name in variates(plan.mechanisms) if name not in EXACT),
+        noise_tested=None,
+        canaries=spec.canaries or 0,
+        in_ledger=in_ledger,
+        held_out=spec.held_out,
+        given_weights=len(spec.given_weights),
+    )
+    rules = tuple(_rules(policy, judged))
+    return PolicyVerdict(policy=policy.name, accepted=all(rule.is_met for rule in rules), rules=rules)
+
+
+_RELEASED = frozenset({*EXACT, "compared_signs", "unclaimed"})
+"""Names of arithmetic that are about noise; the others are about what it is added to."""
+
+
+def _judged(
+    plan: AnyPlan,
+    guarantee: ApproximateDp | NoGuarantee,
+    *,
+    is_curve_checked: bool,
+    inexact: tuple[str, ...],
+    noise_tested: bool | None,
+    canaries: int,
+    in_ledger: bool,
+    held_out: str,
+    given_weights: int,
+) -> Judged:
+    pair = neighbourhood(plan.event)
+    return Judged(
+        pairs=() if isinstance(guarantee, NoGuarantee) else tuple(_pairs(guarantee, is_curve_checked=is_curve_checked)),
+        why_none=guarantee.reason if isinstance(guarantee, NoGuarantee) else "",
+        unit=plan.unit,
+        adjacency=None if pair is None else pair[0].value,
+        inexact=inexact,
+        noise_tested=noise_tested,
+        canaries=canaries,
+        in_ledger=in_ledger,
+        held_out=held_out,
+        given_weights=given_weights,
+    )
+
+
+def _pairs(claim: ApproximateDp, *, is_curve_checked: bool) -> Iterator[tuple[str, str]]:
+    yield claim.epsilon, claim.delta
+    if claim.pure_epsilon is not None:
+        yield claim.pure_epsilon, "0"
+    if is_curve_checked:
+        yield from ((point.epsilon, point.delta) for point in claim.delta_curve)
+
+
+def _rules(policy: Policy, judged: Judged) -> Iterator[Rule]:
+    yield _rule("unit", f"one of {', '.join(policy.unit)}", judged.unit, judged.unit in policy.unit)
+    accepted = [one.value for one in policy.adjacency]
+    yield _rule("adjacency", f"one of {', '.join(accepted)}", judged.adjacency or "none", judged.adjacency in accepted)
+    yield from _figures(policy, judged)
+    if policy.exact_release == "required":
+        found = ", ".join(judged.inexact) or ("exact" if judged.pairs else "no guarantee")
+        yield _rule("exact_release", "noise drawn exactly on a grid", found, bool(judged.pairs) and not judged.inexact)
+    if policy.noise_test == "required" and judged.noise_tested is not None:
+        found = "tested" if judged.noise_tested else "not tested"
+        yield _rule("noise_test", "the drawn noise tested for scale and repetitions", found, judged.noise_tested)
+    if policy.least_canaries:
+        is_enough = judged.canaries >= policy.least_canaries
+        yield _rule("least_canaries", f"at least {policy.least_canaries} canaries", str(judged.canaries), is_enough)
+    if policy.ledger == "required":
+        yield _rule("ledger", "a ledger's entry that paid for the run", "one" if judged.in_ledger else "none", judged.in_ledger)
+    if policy.public_held_out == "forbidden":
+        found = "declared public" if judged.held_out == "public" else judged.held_out
+        yield _rule("public_held_out", "no held-out records declared public", found, judged.held_out != "public")
+    if policy.given_weights == "forbidden":
+        yield _rule("given_weights", "no weights given from outside", str(judged.given_weights), judged.given_weights == 0)
+
+
+def _figures(policy: Policy, judged: Judged) -> Iterator[Rule]:
+    """One pair has to meet both; if none does, what is named is what the certified one, or else the nearest, misses."""
+    most_epsilon, most_delta = f"at most {policy.largest_epsilon}", f"at most {policy.largest_delta}"
+    if not judged.pairs:
+        none = f"no guarantee: {judged.why_none}"
+        yield _rule("largest_epsilon", most_epsilon, none, False)
+        yield _rule("largest_delta", most_delta, none, False)
+        return
+    found = next((pair for pair in judged.pairs if policy.admits(*pair)), None)
+    if found is not None:
+        yield _rule("largest_epsilon", most_epsilon, f"{found[0]} at delta {found[1]}", True)
+        yield _rule("largest_delta", most_delta, found[1], True)
+        return
+    epsilon, delta = next((pair for pair in judged.pairs if policy.admits("0", pair[1])), judged.pairs[0])
+    is_small = policy.admits("0", delta)
+    yield _rule("largest_epsilon", most_epsilon, f"{epsilon} at delta {delta}", policy.admits(epsilon, "0"))
+    yield _rule("largest_delta", most_delta, delta, is_small)
+
+
+def _checks(policy: Policy, outcomes: dict[str, Status]) -> Iterator[Rule]:
+    for name in policy.checks:
+        status = outcomes.get(name)
+        yield _rule(f"checks: {name}", "passed", "no such check" if status is None else status.value, status is Status.PASSED)
+
+
+def _rule(name: str, required: str, found: str, is_met: bool) -> Rule:
+    return Rule(name=name, required=required, found=found, is_met=is_met)

@@ -1,0 +1,76 @@
+r"""A policy: what somebody demands of a certificate, or of a training before it runs. A YAML or JSON file with one form."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Annotated, Any, Literal, final
+
+from pydantic import BeforeValidator, Field, StringConstraints, model_validator
+
+from zetadp.app.certificates.facts.decimals import DecimalText, fraction
+from zetadp.mechanisms.base import Adjacency, PrivacyUnit, Tally, Value
+from zetadp.mechanisms.errors import InvalidParameter
+
+
+def _as_text(value: object) -> object:
+    """YAML reads 1e-6 as text and 1.0e-6 as a number: both are the decimal number that was written."""
+    return repr(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+Decimal = Annotated[DecimalText, BeforeValidator(_as_text)]
+CheckName = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=200)]
+Demand = Literal["required", "any"]
+
+
+@final
+class Policy(Value):
+    r"""What is demanded; a certificate that isn't valid meets no policy.
+
+    Attributes:
+      name: whose policy it is, and for what; refusals name it.
+      unit: the units of privacy that are accepted, as data sets name them.
+      adjacency: the relations between neighbouring data sets that are accepted.
+      largest_epsilon, largest_delta: one pair that was proved lies at or below both: the certified one, another of the stated curve
+        (if every point of it was recomputed), or pure epsilon at delta 0.
+      exact_release: ``required``: all noise was drawn exactly on a grid, so that what was released is what is accounted, to the bit.
+      noise_test: ``required``: the drawn noise was tested for scale and repetitions.
+      least_canaries: how many made-up units audited the run, at least.
+      ledger: ``required``: a budget's entry paid for the run.
+      public_held_out: ``forbidden``: no held-out records that were declared public, of which the guarantee says nothing.
+      given_weights: ``forbidden``: training started from no weights that the guarantee takes as public.
+      checks: checks that must have passed; without this, one that couldn't be made for want of a file is accepted. ``log``,
+        ``revocation`` and ``file model.safetensors`` are among them.
+    """
+
+    name: Annotated[str, StringConstraints(strict=True, min_length=1, max_length=200)]
+    unit: Annotated[tuple[PrivacyUnit, ...], Field(min_length=1, max_length=100)]
+    adjacency: Annotated[tuple[Adjacency, ...], Field(min_length=1, max_length=10)]
+    largest_epsilon: Decimal
+    largest_delta: Decimal
+    exact_release: Demand = "any"
+    noise_test: Demand = "any"
+    least_canaries: Tally = 0
+    ledger: Demand = "any"
+    public_held_out: Literal["forbidden", "any"] = "any"
+    given_weights: Literal["forbidden", "any"] = "any"
+    checks: Annotated[tuple[CheckName, ...], Field(max_length=100)] = ()
+
+    @model_validator(mode="after")
+    def _check(self) -> Policy:
+        if not fraction(self.largest_delta) < 1:
+            raise InvalidParameter("largest_delta", "below 1", self.largest_delta)
+        return self
+
+    def admits(self, epsilon: str, delta: str) -> bool:
+        """Whether this pair is small enough; compared as the decimal numbers that both say."""
+        return fraction(epsilon) <= self.most[0] and fraction(delta) <= self.most[1]
+
+    @property
+    def most(self) -> tuple[Fraction, Fraction]:
+        """The largest epsilon and delta."""
+        return fraction(self.largest_epsilon), fraction(self.largest_delta)
+
+
+def policy_schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of a policy."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Policy.model_json_schema(), "title": "zetadp policy"}
