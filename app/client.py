@@ -220,10 +220,10 @@ class Client:
         """The signed certificate as an envelope (``dsse``) or a compact JWS (``jws``), or a readable page (``html``, ``pdf``)."""
         return self._checked(self._send("GET", f"/v1/certificates/{certificate_id}?form={form}")).content
 
-    def inclusion(self, certificate_id: str, size: int | None = None) -> bytes:
-        """The proof that a certificate is in the log of this size, or of its current size."""
+    def proofs(self, certificate_id: str, size: int | None = None) -> bytes:
+        """The proofs that a certificate is in the log of this size, or of its current size, and its plan was before it ran."""
         query = "" if size is None else f"?size={size}"
-        return self._checked(self._send("GET", f"/v1/certificates/{certificate_id}/inclusion{query}")).content
+        return self._checked(self._send("GET", f"/v1/certificates/{certificate_id}/proofs{query}")).content
 
     def log_head(self) -> bytes:
         """The signed head of the log of certificates."""

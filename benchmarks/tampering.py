@@ -18,15 +18,16 @@ from tests.app.certificates_harness import finished_run
 from zetadp.app.certificates.facts.report import Status
 from zetadp.app.certificates.issuing.issue import issue_certificate
 from zetadp.app.certificates.log import journal
-from zetadp.app.certificates.log.evidence import Evidence, check_evidence
+from zetadp.app.certificates.log.entries import CERTIFICATE
+from zetadp.app.certificates.log.evidence import REVOKED, Evidence, Signed, check_evidence
 from zetadp.app.certificates.log.merkle_proofs import encode
 from zetadp.app.certificates.log.revocations import signed_revocations
-from zetadp.app.certificates.log.service import inclusion_proof
+from zetadp.app.certificates.log.service import proofs_of
 from zetadp.app.certificates.log.storing import store_certificate
 from zetadp.app.certificates.signing.envelope import Envelope
 from zetadp.app.certificates.signing.keys import PublicKeySet, jwks
 from zetadp.app.certificates.verification.opening import jws_of, open_certificate
-from zetadp.app.certificates.verification.verify import verify
+from zetadp.app.certificates.verification.verify import read_statement, verify
 from zetadp.app.kit.database import Database, now
 from zetadp.app.kit.settings import Settings
 from zetadp.app.tables.jobs import JobRow
@@ -80,8 +81,9 @@ def _verdict(text: bytes, keys: PublicKeySet) -> str:
 def _standing(certificate: bytes, keys: PublicKeySet, evidence: Evidence) -> str:
     """Of log and revoked keys alone: the figures of a certificate that nobody touched needn't be recomputed each time."""
     opened = open_certificate(certificate)
-    statuses = {check.status for check in check_evidence(opened.content, opened.key_ids, keys, evidence)}
-    return "valid" if statuses == {Status.PASSED} else "invalid"
+    signed = Signed(opened.content, read_statement(certificate), opened.key_ids)
+    statuses = {check.name: check.status for check in check_evidence(signed, keys, evidence)}
+    return "valid" if statuses.get("log") is statuses.get(REVOKED) is Status.PASSED else "invalid"
 
 
 def _logged(settings: Settings, envelope: bytes) -> bytes:
@@ -94,9 +96,9 @@ def _logged(settings: Settings, envelope: bytes) -> bytes:
             if number == LOG_SIZE // 2:
                 session.flush()
                 certificate_id = store_certificate(session, settings, "job-1", envelope, now())
-            journal.append(session, f"other-{number}", json.dumps(number).encode(), now())
+            journal.append(session, CERTIFICATE, f"other-{number}", json.dumps(number).encode(), now())
     with database.reading() as session:
-        proof = encode(inclusion_proof(session, settings, certificate_id))
+        proof = encode(proofs_of(session, settings, certificate_id))
     database.close()
     return proof
 

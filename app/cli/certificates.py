@@ -99,7 +99,7 @@ def head(
         if as_json:
             print_json(found)
         else:
-            out.print(f"{found.origin}: {found.size} certificates, root {found.root}", markup=False)
+            out.print(f"{found.origin}: {found.size} entries, root {found.root}", markup=False)
 
 
 @log_commands.command()
@@ -115,12 +115,12 @@ def check(
         old, _ = open_checkpoint(read_proof(since.read_bytes(), SignedHead).checkpoint, trusted)
         present, _ = open_checkpoint(read_proof(client.log_head(), SignedHead).checkpoint, trusted)
         if present.size < old.size:
-            fail(f"the log has {present.size} certificates, and had {old.size}: entries were removed", Exit.FAILED)
+            fail(f"the log has {present.size} entries, and had {old.size}: entries were removed", Exit.FAILED)
         proof = read_proof(client.consistency(old.size), ConsistencyProof)
         new, _ = check_consistency(old, proof, trusted)
         if output is not None:
             output.write_bytes(encode(SignedHead(checkpoint=proof.checkpoint)))
-        out.print(f"the log only grew: {old.size} certificates then, {new.size} now, root {new.root}", markup=False)
+        out.print(f"the log only grew: {old.size} entries then, {new.size} now, root {new.root}", markup=False)
 
 
 @contextmanager

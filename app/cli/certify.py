@@ -26,7 +26,7 @@ from zetadp.app.client import Client, RequestRefused
 KEYS_FILE = "jwks.json"
 CERTIFICATE_FILE = "certificate.json"
 JWS_FILE = "certificate.jws"
-INCLUSION_FILE = "inclusion.json"
+PROOFS_FILE = "proofs.json"
 REVOCATIONS_FILE = "revocations.jws"
 
 _UNTRUSTED = "anyone who could replace the certificate could replace them too; get the service's keys over a channel you trust"
@@ -46,8 +46,8 @@ def certificate(
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """Save a job's certificate, model and spec to a folder, with the service's public keys, the proof that the certificate is in its log
-    and the list of revoked keys; print the certificate in words.
+    """Save a job's certificate, model and spec to a folder, with the service's public keys, the proofs that it and its plan are in
+    its log, and the list of revoked keys; print the certificate in words.
     """
     with clear_errors(), Client(address, key) as client:
         job = client.job(job_id)
@@ -69,7 +69,7 @@ def save_artifacts(client: Client, job_id: str, folder: Path) -> None:
 
 
 def save_evidence(client: Client, certificate_id: str, folder: Path) -> None:
-    """The certificate's JWS, its proof of inclusion (in the log as it was, if its key is revoked), and the list of revoked keys."""
+    """The certificate's JWS, its proofs (in the log as it was, if its key is revoked), and the list of revoked keys."""
     listed = client.revocations()
     (folder / REVOCATIONS_FILE).write_bytes(listed)
     signed = client.certificate(certificate_id, "jws")
@@ -82,12 +82,12 @@ def save_evidence(client: Client, certificate_id: str, folder: Path) -> None:
     except RevocationsRefused as error:
         fail(f"the service's {error}", Exit.FAILED)
     try:
-        proof = client.inclusion(certificate_id, size)
+        proof = client.proofs(certificate_id, size)
     except RequestRefused as refusal:
         if refusal.status != 422:
             raise
-        proof = client.inclusion(certificate_id)  # it was issued after its key was revoked; verifying says so
-    (folder / INCLUSION_FILE).write_bytes(proof)
+        proof = client.proofs(certificate_id)  # it was issued after its key was revoked; verifying says so
+    (folder / PROOFS_FILE).write_bytes(proof)
 
 
 def verify(
@@ -98,8 +98,9 @@ def verify(
         ),
     ],
     keys: Annotated[Path | None, typer.Option(help=f"Public keys you trust (JWKS); {KEYS_FILE} next to the certificate if absent.")] = None,
-    inclusion: Annotated[
-        Path | None, typer.Option(help=f"Proof that it is in the service's log; {INCLUSION_FILE} next to the certificate if absent.")
+    proofs: Annotated[
+        Path | None,
+        typer.Option(help=f"Proofs of what is in the log, and when; {PROOFS_FILE} next to the certificate if absent."),
     ] = None,
     revocations: Annotated[
         Path | None, typer.Option(help=f"The service's list of revoked keys; {REVOCATIONS_FILE} next to the certificate if absent.")
@@ -110,10 +111,10 @@ def verify(
     """Check certificates offline: signature, log, revoked keys, digests of the files next to them, and recomputed figures."""
     with clear_errors():
         certificates = [file for given in files for file in _certificates(given)]
-        if inclusion is not None and len(certificates) > 1:
-            fail(f"--inclusion proves one certificate, got {len(certificates)}", Exit.USAGE)
+        if proofs is not None and len(certificates) > 1:
+            fail(f"--proofs are of one certificate, got {len(certificates)}", Exit.USAGE)
         demanded = None if policy is None else _policy(policy)
-        outcomes = [_verified(file, keys, inclusion, revocations, demanded, as_json) for file in certificates]
+        outcomes = [_verified(file, keys, proofs, revocations, demanded, as_json) for file in certificates]
     # Of several, the worst counts: one that isn't valid before one that a policy refuses.
     worst = next((code for code in (Exit.FAILED, Exit.REFUSED) if code in outcomes), Exit.OK)
     if worst is not Exit.OK:
@@ -138,13 +139,11 @@ def _certificates(given: Path) -> list[Path]:
     return found
 
 
-def _verified(
-    file: Path, keys: Path | None, inclusion: Path | None, revocations: Path | None, policy: Policy | None, as_json: bool
-) -> Exit:
+def _verified(file: Path, keys: Path | None, proofs: Path | None, revocations: Path | None, policy: Policy | None, as_json: bool) -> Exit:
     envelope = file.read_bytes()
     chosen = keys or file.parent / KEYS_FILE
     trusted = read_keys(chosen)
-    evidence = Evidence(_beside(file, inclusion, INCLUSION_FILE), _beside(file, revocations, REVOCATIONS_FILE))
+    evidence = Evidence(_beside(file, proofs, PROOFS_FILE), _beside(file, revocations, REVOCATIONS_FILE))
     report = verify_envelope(envelope, trusted, file.parent, evidence, policy)
     if as_json:
         print_json(report)
@@ -176,7 +175,7 @@ def certificate_page(
             fail(f"output must end in .html or .pdf, got {output.name!a}", Exit.USAGE)
         chosen = keys or file.parent / KEYS_FILE
         trusted = read_keys(chosen) if keys is not None or chosen.is_file() else None
-        evidence = Evidence(_beside(file, None, INCLUSION_FILE), _beside(file, None, REVOCATIONS_FILE))
+        evidence = Evidence(_beside(file, None, PROOFS_FILE), _beside(file, None, REVOCATIONS_FILE))
         try:
             document = rendered(file.read_bytes(), trusted, evidence)
         except CertificateUnreadable as error:

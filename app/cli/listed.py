@@ -50,8 +50,8 @@ LISTED: dict[str, dict[str, str]] = {
         "train": "Run FILE, a Python program that calls zetadp.train, and show its progress. After Ctrl-C the same command goes on.",
     },
     "certify": {
-        "certificate": "Save a job's certificate, model and spec to a folder, with the service's public keys, the proof that the "
-        "certificate is in its log\nand the list of revoked keys; print the certificate in words.",
+        "certificate": "Save a job's certificate, model and spec to a folder, with the service's public keys, the proofs that it and its "
+        "plan are in\nits log, and the list of revoked keys; print the certificate in words.",
         "verify": "Check certificates offline: signature, log, revoked keys, digests of the files next to them, and recomputed figures.",
         "certificate-page": "Write a certificate as a page or PDF, offline. This checks its signature; `verify` also recomputes its "
         "figures.",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import final
+from typing import TypeVar, final
 
 from pydantic import AwareDatetime
 from sqlalchemy import func, select
@@ -29,6 +29,8 @@ from zetadp.app.tables.job_states import HELD_STATES, JobState, Outcome, after_o
 from zetadp.app.tables.jobs import ExecutorRow, JobEventRow, JobRow
 from zetadp.mechanisms.base import Value
 from zetadp.trainer.specs.report import CheckpointWritten
+
+T = TypeVar("T")
 
 
 class AttemptSuperseded(Exception):
@@ -172,6 +174,21 @@ class Attempts:
         """The worker itself failed. Counts like its death."""
         with self._current(attempt) as (session, job):
             lose(session, job, self._maximum_worker_deaths, how)
+
+    def within(self, attempt: Attempt, write: Callable[[Session, JobRow], T]) -> T:
+        """What ``write`` gives, in a transaction with the job's row locked. Raises AttemptSuperseded."""
+        with self._current(attempt) as (session, job):
+            return write(session, job)
+
+    def reading(self, read: Callable[[Session], T]) -> T:
+        """What ``read`` gives, in a transaction that locks nothing."""
+        with self._database.reading() as session:
+            return read(session)
+
+    def writing(self, write: Callable[[Session], None]) -> None:
+        """What ``write`` does, in a transaction of its own that no attempt fences: for facts that are the same whoever writes them."""
+        with self._database.writing() as session:
+            write(session)
 
     def succeed(self, attempt: Attempt, store: Callable[[Session], Sequence[JobEvent]]) -> None:
         """End the job as succeeded, in one transaction with what ``store`` writes; or as cancelled if that was requested meanwhile.

@@ -59,10 +59,20 @@ def _device(text: str) -> str:
     return text
 
 
+def _addresses(text: str) -> str:
+    """Addresses with commas between them."""
+    found = [address.strip() for address in text.split(",") if address.strip()]
+    for address in found:
+        if not _ADDRESS.fullmatch(address):
+            raise ValueError(f"must be http or https addresses separated by commas, got {address[:100]!a}")
+    return ",".join(found)
+
+
 StorageUrl = Annotated[str, Field(pattern=r"^(s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}){0,8}/?)?$")]
 Rate = Annotated[str, AfterValidator(_rate)]
 KubernetesLabel = Annotated[str, Field(pattern=r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$")]
 _ACCELERATOR = re.compile(r"[0-9]{1,3}|(GPU|MIG)-[0-9A-Za-z/-]{1,80}")
+_ADDRESS = re.compile(r"https?://[\x21-\x2b\x2d-\x7e]{1,500}")
 _HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 
 
@@ -142,6 +152,9 @@ class Settings(BaseSettings):
       training_bytes: how much memory the processes of one job may use before the worker ends them and fails the job; no limit if absent.
         It counts what is theirs alone or shared among them, in memory or swapped out, not files mapped into memory and not an
         accelerator's memory, and it is looked at every ``cancel_poll_seconds``.
+      time_stamps: addresses of time-stamping authorities (RFC 3161), separated by commas: before a training's first step each is asked to
+        stamp the log's head with its plan. None if empty, and certificates say so.
+      least_time_stamps: how many of them must have answered before a training begins; with fewer it fails, and has released nothing.
       policy: a YAML file that says which trainings are accepted; one that can't meet it is refused before it runs, with the field and the
         reason. Without it every training is accepted.
       tenant_jobs: how many jobs of one tenant may be unfinished at a time, calculations included.
@@ -218,6 +231,8 @@ class Settings(BaseSettings):
     calculation_job_seconds: Seconds = 3600.0
     preparing_seconds: Seconds = 3600.0
     training_bytes: Annotated[int, Field(ge=2**28, le=2**50)] | None = None
+    time_stamps: Annotated[str, AfterValidator(_addresses), Field(max_length=4000)] = ""
+    least_time_stamps: Annotated[int, Field(ge=0, le=16)] = 0
     policy: Path | None = None
     tenant_jobs: Annotated[int, Field(ge=1, le=10**9)] = 20_000
     upload_bytes: Annotated[int, Field(ge=1, le=2**40)] = 2 * 2**30

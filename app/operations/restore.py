@@ -14,10 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, final
 
-from sqlalchemy import Connection, delete, func, inspect, select, text
+from sqlalchemy import Connection, and_, delete, func, inspect, select, text
 from sqlalchemy.orm import Session
 
 from zetadp.app.access.audit_log import local_event
+from zetadp.app.certificates.facts.announced import PlanStatement
+from zetadp.app.certificates.log.entries import CERTIFICATE, certificate_entry, plan_entry
+from zetadp.app.certificates.log.storing import announced_in
 from zetadp.app.certificates.log.tree import completed, leaf_hash, node_hash
 from zetadp.app.certificates.signing.envelope import Envelope
 from zetadp.app.certificates.signing.keys import PublicKeySet, jwks
@@ -31,7 +34,7 @@ from zetadp.app.operations.backup import kind_of_storage
 from zetadp.app.operations.objects import restore_objects
 from zetadp.app.storage.opening import storage_of
 from zetadp.app.tables.access import KeyRow
-from zetadp.app.tables.certificate_log import LogEntryRow, LogNodeRow, LogRow
+from zetadp.app.tables.certificate_log import AnnouncedPlanRow, LogEntryRow, LogNodeRow, LogRow
 from zetadp.app.tables.certificates import CertificateRow
 from zetadp.app.tables.job_states import HELD_STATES, JobState, Outcome
 from zetadp.app.tables.jobs import JobRow
@@ -217,18 +220,20 @@ def _check_certificates(session: Session, keys: PublicKeySet) -> int:
 
 def _check_log(session: Session) -> None:
     """Check every leaf against its certificate, and every inner node against its children."""
-    query = select(LogEntryRow.number, LogEntryRow.leaf, CertificateRow.envelope).join(
-        CertificateRow, CertificateRow.id == LogEntryRow.certificate_id
+    query = select(LogEntryRow.number, LogEntryRow.kind, LogEntryRow.leaf, LogEntryRow.content, CertificateRow.envelope).outerjoin(
+        CertificateRow, and_(CertificateRow.id == LogEntryRow.subject, LogEntryRow.kind == CERTIFICATE)
     )
+    plans = {row.number: row.statement for row in session.scalars(select(AnnouncedPlanRow))}
     nodes = {
         (level, position): bytes.fromhex(hash_)
         for level, position, hash_ in session.execute(select(LogNodeRow.level, LogNodeRow.position, LogNodeRow.hash))
     }
     size = 0
-    for number, leaf, envelope in session.execute(query.order_by(LogEntryRow.number)):
-        right = leaf_hash(Envelope.model_validate(envelope).content)
-        if number != size or leaf != right.hex():
-            raise BackupUnusable(f"entry {size} of the log of certificates doesn't match its certificate")
+    for number, kind, leaf, content, envelope in session.execute(query.order_by(LogEntryRow.number)):
+        right = leaf_hash(content.encode())
+        if number != size or leaf != right.hex() or content.encode() != _entry_of(kind, envelope, plans.get(number)):
+            what = "certificate" if kind == CERTIFICATE else "plan"
+            raise BackupUnusable(f"entry {size} of the log of certificates doesn't match its {what}")
         nodes[0, number] = right
         for parent, left_child, right_child in completed(number):
             if nodes.get(parent) != node_hash(nodes[left_child], nodes[right_child]):
@@ -236,6 +241,16 @@ def _check_log(session: Session) -> None:
         size += 1
     if (session.scalar(select(LogRow.size)) or 0) != size:
         raise BackupUnusable(f"the log of certificates states a size other than its {size} entries")
+
+
+def _entry_of(kind: str, envelope: dict[str, object] | None, plan: str | None) -> bytes | None:
+    """What the log has to hold of a certificate or of a plan; None where that is missing."""
+    if kind == CERTIFICATE:
+        if envelope is None:
+            return None
+        statement = Envelope.model_validate(envelope).content
+        return certificate_entry(statement, announced_in(statement))
+    return None if plan is None else plan_entry(PlanStatement.model_validate_json(plan))
 
 
 def _hold_jobs(session: Session, manifest: Manifest, *, jobs_go_on: bool) -> Iterator[str]:

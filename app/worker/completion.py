@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from zetadp.app.certificates.errors import CertificateRefused, SigningKeyRevoked, SigningKeyUnusable
+from zetadp.app.certificates.facts.announced import AnnouncedFacts
 from zetadp.app.certificates.facts.statement import CODE_MANIFEST, SPEC_FILE
 from zetadp.app.certificates.issuing.issue import CertificateInput, issue_certificate, spec_file
 from zetadp.app.certificates.log.storing import store_certificate
@@ -60,7 +61,14 @@ def complete_calculation(attempt: Attempt, attempts: Attempts, place: Workspace)
     attempts.succeed(attempt, store)
 
 
-def complete_training(attempt: Attempt, document: TrainingDocument, attempts: Attempts, place: Workspace, settings: Settings) -> None:
+def complete_training(
+    attempt: Attempt,
+    document: TrainingDocument,
+    attempts: Attempts,
+    place: Workspace,
+    settings: Settings,
+    announced: AnnouncedFacts | None,
+) -> None:
     r"""Certify the run and end its job as succeeded, both or neither.
 
     Raises:
@@ -77,7 +85,7 @@ def complete_training(attempt: Attempt, document: TrainingDocument, attempts: At
     folder = place.folder / ARTIFACTS
     trained = _trained_files(folder)
     finished = now()
-    envelope = _certificate(attempt, document, report, trained, finished, settings)
+    envelope = _certificate(attempt, document, report, trained, finished, settings, announced)
     _replace(folder / SPEC_FILE, spec_file(document.spec))
     _replace(folder / CODE_MANIFEST, code_manifest())
     # Digests are taken before the transaction: a large model takes a while, and the write lock is everyone's.
@@ -95,7 +103,7 @@ def complete_training(attempt: Attempt, document: TrainingDocument, attempts: At
         try:
             return attempts.succeed(attempt, store)
         except SigningKeyRevoked:  # between signing and storing; the newest key that is left signs
-            envelope = _certificate(attempt, document, report, trained, finished, settings)
+            envelope = _certificate(attempt, document, report, trained, finished, settings, announced)
     raise RunRefused(f"the signing key was revoked {SIGNED_AGAIN} times while this was being certified; no certificate could be signed")
 
 
@@ -110,7 +118,13 @@ def _report(workdir: Path) -> RunReport:
 
 
 def _certificate(
-    attempt: Attempt, document: TrainingDocument, report: RunReport, trained: dict[str, Path], finished: datetime, settings: Settings
+    attempt: Attempt,
+    document: TrainingDocument,
+    report: RunReport,
+    trained: dict[str, Path],
+    finished: datetime,
+    settings: Settings,
+    announced: AnnouncedFacts | None,
 ) -> bytes:
     given = CertificateInput(
         job_id=attempt.job_id,
@@ -123,6 +137,7 @@ def _certificate(
         finished=finished,
         attempts=attempt.number,
         ledger=attempt.charge,
+        announced=announced,
     )
     try:
         return issue_certificate(given, settings)

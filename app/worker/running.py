@@ -15,6 +15,8 @@ from typing import TypeVar, final
 
 import structlog
 
+from zetadp.app.certificates.errors import CertificateRefused, SigningKeyUnusable
+from zetadp.app.certificates.facts.announced import AnnouncedFacts
 from zetadp.app.jobs.attempts import Attempt, Attempts, AttemptSuperseded
 from zetadp.app.jobs.calculation import CalculationDocument
 from zetadp.app.jobs.document import TrainingDocument
@@ -29,6 +31,7 @@ from zetadp.app.kit.waiting import Pauses
 from zetadp.app.storage.base import ObjectDamaged, ObjectMissing, StorageUnavailable
 from zetadp.app.tables.job_states import JobState
 from zetadp.app.uploads.availability import at_hand
+from zetadp.app.worker.announcing import NotAnnounced, announce
 from zetadp.app.worker.child import (
     EXIT_STOPPED,
     LOG,
@@ -42,6 +45,7 @@ from zetadp.app.worker.child import (
 from zetadp.app.worker.completion import RunRefused, complete_calculation, complete_training
 from zetadp.app.worker.hardware import visible
 from zetadp.app.worker.memory import exceeds
+from zetadp.mechanisms.errors import PrivacyError
 from zetadp.trainer.data import Uploaded
 from zetadp.trainer.request import LOST
 from zetadp.trainer.specs.report import Failed, Progress, Started
@@ -123,6 +127,7 @@ class _Run:
         self._begun = time.monotonic()
         self._stored_events = 0
         self._stretches = Stretches()
+        self._announced: AnnouncedFacts | None = None
 
     @property
     def _ran_seconds(self) -> float:
@@ -162,6 +167,8 @@ class _Run:
         folder = self._settings.job_dir(self._attempt.job_id)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         data_sets = self._patiently(lambda: self._data_sets(place))
+        if not self._announce():
+            return
         write_request(place.folder, self._attempt.document)
         with sole_user(folder, lambda: self._reason_to_stop() is not None, self._settings.lease_seconds) as lock:
             if lock is None:
@@ -191,6 +198,17 @@ class _Run:
                 self._end_stopped(stop)
             else:
                 self._fail(reason or _described_exit(code, "calculation" if self._is_calculation else "training"))
+
+    def _announce(self) -> bool:
+        """Log the plan before anything of it runs; False if that failed, and the job has ended with the reason."""
+        document = self._attempt.document
+        if isinstance(document, TrainingDocument):
+            try:
+                self._announced = self._patiently(lambda: announce(self._attempt, document, self._attempts, self._settings))
+            except (NotAnnounced, CertificateRefused, PrivacyError, SigningKeyUnusable) as refused:
+                self._fail(f"its plan wasn't logged: {' '.join(str(refused).split())}")
+                return False
+        return True
 
     def _data_sets(self, place: Workspace) -> Path:
         """The folder of the data sets made from uploads, with the one that this job needs."""
@@ -283,7 +301,7 @@ class _Run:
             if isinstance(document, CalculationDocument):
                 complete_calculation(self._attempt, self._attempts, place)
             else:
-                complete_training(self._attempt, document, self._attempts, place, self._settings)
+                complete_training(self._attempt, document, self._attempts, place, self._settings, self._announced)
 
         try:
             self._patiently(complete)

@@ -112,7 +112,7 @@ OPERATIONS = {
         "GET /.well-known/jwks.json",
         "GET /v1/log",
         "GET /v1/log/consistency",
-        "GET /v1/certificates/{certificate_id}/inclusion",
+        "GET /v1/certificates/{certificate_id}/proofs",
         "GET /.well-known/zetadp-revocations.jws",
     ),
     "access": (

@@ -91,12 +91,12 @@ def test_a_running_service_and_worker_sign_with_a_rotated_key(service: Service) 
 
 def test_every_job_that_succeeds_has_an_entry(service: Service) -> None:
     keys = jwks(service.of)
-    for number, certificate_id in enumerate(service.certificates, start=1):
+    for number, certificate_id in ((2, service.certificates[0]), (4, service.certificates[1])):
         envelope = service.client.get(f"/v1/certificates/{certificate_id}").content
-        proof = service.client.get(f"/v1/certificates/{certificate_id}/inclusion").content
+        proof = service.client.get(f"/v1/certificates/{certificate_id}/proofs").content
         report = verify(envelope, keys, None, Evidence(proof, service.client.get("/.well-known/zetadp-revocations.jws").content))
         assert report.verdict == "valid"
-        assert [check.detail.startswith(f"entry {number} of 2 in") for check in report.checks if check.name == "log"] == [True]
+        assert [check.detail.startswith(f"entry {number} of 4 in") for check in report.checks if check.name == "log"] == [True]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_the_page_comes_with_a_policy_that_allows_no_script(service: Service) ->
     assert "Privacy guarantee: epsilon" in answer.text
 
 
-@pytest.mark.parametrize("path", ["", "?form=jws", "?form=html", "?form=pdf", "/inclusion", "/inclusion?size=1"])
+@pytest.mark.parametrize("path", ["", "?form=jws", "?form=html", "?form=pdf", "/proofs", "/proofs?size=1"])
 def test_another_tenant_is_told_that_there_is_no_such_certificate(service: Service, path: str) -> None:
     other = shown(made(service.of, "another", Scope.SUBMIT))
     one, none = (service.client.get(f"/v1/certificates/{name}{path}", headers=other) for name in (service.certificates[0], "0" * 32))
@@ -145,10 +145,10 @@ def test_what_readers_need_is_for_everybody_and_names_nobody(service: Service, p
 @pytest.mark.parametrize(
     ("path", "problem"),
     [
-        ("/v1/log?size=99", "size must be at most 2, the number of entries, got 99"),
-        ("/v1/log/consistency?first=99", "first must be at most 2, the second size, got 99"),
-        ("/v1/log/consistency?first=1&second=99", "second must be at most 2, the number of entries, got 99"),
-        ("/v1/certificates/{}/inclusion?size=0", "size must be from 1, where the certificate is in the log, to 2, got 0"),
+        ("/v1/log?size=99", "size must be at most 4, the number of entries, got 99"),
+        ("/v1/log/consistency?first=99", "first must be at most 4, the second size, got 99"),
+        ("/v1/log/consistency?first=1&second=99", "second must be at most 4, the number of entries, got 99"),
+        ("/v1/certificates/{}/proofs?size=0", "size must be from 2, where the certificate is in the log, to 4, got 0"),
         ("/v1/log?size=-1", "size: must be >= 0, got '-1'"),
         ("/v1/log/consistency", "first: this field is required, got nothing"),
     ],
@@ -173,15 +173,15 @@ def test_what_is_saved_verifies_offline_in_either_form(service: Service, folder:
     for name in ("certificate.json", "certificate.jws"):
         told = run(service, "verify", str(folder / name)).stdout
         assert "verdict: valid" in told
-        assert "ok   log: entry 1 of 2 in zetadp-log/" in told
+        assert "ok   log: entry 2 of 4 in zetadp-log/" in told
         assert "isn't revoked, as of" in told
 
 
 def test_a_proof_of_another_certificate_is_refused(service: Service, folder: Path, tmp_path: Path) -> None:
     with Client(service.address, ADMIN_KEY) as client:
-        (tmp_path / "other.json").write_bytes(client.inclusion(service.certificates[1]))
-    told = run(service, "verify", str(folder / "certificate.json"), "--inclusion", str(tmp_path / "other.json"), code=1).output
-    assert "FAIL log: the proof of inclusion doesn't hold: this certificate isn't entry 2: the proof leads to root" in told
+        (tmp_path / "other.json").write_bytes(client.proofs(service.certificates[1]))
+    told = run(service, "verify", str(folder / "certificate.json"), "--proofs", str(tmp_path / "other.json"), code=1).output
+    assert "FAIL log: the proof of inclusion doesn't hold: this isn't entry 4: the proof leads to root" in told
 
 
 def test_pages_are_written_offline(service: Service, folder: Path, tmp_path: Path) -> None:
@@ -192,15 +192,15 @@ def test_pages_are_written_offline(service: Service, folder: Path, tmp_path: Pat
 
 
 def test_a_kept_head_shows_that_the_log_only_grew(service: Service, folder: Path, tmp_path: Path) -> None:
-    assert "2 certificates, root" in run(service, "log", "head", "-o", str(tmp_path / "head.json")).stdout
+    assert "4 entries, root" in run(service, "log", "head", "-o", str(tmp_path / "head.json")).stdout
     told = run(service, "log", "check", "--since", str(folder / "head.json"), "-o", str(tmp_path / "new.json")).stdout
-    assert "the log only grew: 2 certificates then, 2 now" in told
+    assert "the log only grew: 4 entries then, 4 now" in told
     run(service, "log", "check", "--since", str(tmp_path / "new.json"), "--keys", str(folder / "jwks.json"))
 
 
 def test_a_head_that_was_changed_is_refused(service: Service, folder: Path, tmp_path: Path) -> None:
     kept = json.loads((folder / "head.json").read_text())
-    kept["checkpoint"] = kept["checkpoint"].replace("\n2\n", "\n1\n")
+    kept["checkpoint"] = kept["checkpoint"].replace("\n4\n", "\n3\n")
     (tmp_path / "head.json").write_text(json.dumps(kept, separators=(",", ":"), ensure_ascii=False))
     told = run(service, "log", "check", "--since", str(tmp_path / "head.json"), "--keys", str(folder / "jwks.json"), code=1).output
     assert "isn't signed by one of the 2 trusted keys" in told
@@ -218,7 +218,7 @@ def test_a_log_that_lost_entries_is_found_out(service: Service, folder: Path, tm
     finally:
         (of.data_dir / "keys").rename(service.of.data_dir / "keys")
     assert found.exit_code == 1
-    assert "the log has 0 certificates, and had 2: entries were removed" in found.output
+    assert "the log has 0 entries, and had 4: entries were removed" in found.output
 
 
 def test_revoking_from_the_command_line_reaches_the_running_service(tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_a_certificate_is_signed_again_if_its_key_is_revoked_before_it_is_stored
 
     place = FolderWorkspace(tmp_path / "work", 1)
     (place.folder / completion.ARTIFACTS).mkdir()
-    completion.complete_training(Attempt(), run_of_few_steps, Attempts(), place, of)
+    completion.complete_training(Attempt(), run_of_few_steps, Attempts(), place, of, None)
     assert tried == ["stored", "stored"]
     assert list(signed) == []
     database.close()

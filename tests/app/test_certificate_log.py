@@ -18,10 +18,12 @@ from sqlalchemy.orm import Session
 from tests.app.jobs_harness import postgresql_server
 from zetadp.app.certificates.log import journal
 from zetadp.app.certificates.log.checkpoint import CheckpointRefused, LogHead, open_checkpoint, origin_of, sign_checkpoint
+from zetadp.app.certificates.log.entries import CERTIFICATE
 from zetadp.app.certificates.log.merkle_proofs import (
     ConsistencyProof,
     InclusionProof,
     ProofRefused,
+    Proofs,
     SignedHead,
     check_consistency,
     check_inclusion,
@@ -101,7 +103,7 @@ def log(of: Settings) -> Generator[Database]:
 
     def add(number: int) -> None:
         with database.writing() as session:
-            journal.append(session, f"certificate-{number}", STATEMENTS[number], TIME)
+            journal.append(session, CERTIFICATE, f"certificate-{number}", STATEMENTS[number], TIME)
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(add, range(SIZE)))
@@ -183,13 +185,13 @@ def test_the_database_refuses_to_change_or_remove_what_is_in_the_log(log: Databa
 def test_an_append_that_fails_leaves_no_trace(log: Database) -> None:
     def fail() -> None:
         with log.writing() as session:
-            journal.append(session, "another", b"another", TIME)
+            journal.append(session, CERTIFICATE, "another", b"another", TIME)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fail()
     with log.reading() as session:
-        assert (journal.size_of(session), journal.number_of(session, "another")) == (SIZE, None)
+        assert (journal.size_of(session), journal.number_of(session, CERTIFICATE, "another")) == (SIZE, None)
 
 
 def test_an_append_takes_few_queries_however_large_the_log_is(log: Database) -> None:
@@ -197,7 +199,7 @@ def test_an_append_takes_few_queries_however_large_the_log_is(log: Database) -> 
         pass
 
     def append(session: Session) -> None:
-        journal.append(session, "another", b"another", TIME)
+        journal.append(session, CERTIFICATE, "another", b"another", TIME)
         session.flush()
         raise Undone
 
@@ -220,11 +222,11 @@ def keys(of: Settings) -> PublicKeySet:
 def proof_of(session: Session, settings: Settings, number: int, size: int) -> InclusionProof:
     checkpoint = signed_head(session, settings, size).checkpoint
     path = journal.inclusion_path(session, number, size)
-    return InclusionProof(checkpoint=checkpoint, leaf_index=number, path=tuple(part.hex() for part in path))
+    return InclusionProof(checkpoint=checkpoint, leaf_index=number, path=tuple(path))
 
 
 def statement_at(session: Session, number: int) -> bytes:
-    found = session.scalar(text("SELECT certificate_id FROM certificate_log_entries WHERE number = :number"), {"number": number})
+    found = session.scalar(text("SELECT subject FROM certificate_log_entries WHERE number = :number"), {"number": number})
     return STATEMENTS[int(str(found).removeprefix("certificate-"))]
 
 
@@ -256,7 +258,7 @@ def test_an_inclusion_proof_shows_the_statement_and_no_other(log: Database, of: 
     with log.reading() as session:
         proof, statement = proof_of(session, of, 6, 20), statement_at(session, 6)
     assert check_inclusion(statement, proof, keys)[0].size == 20
-    with pytest.raises(ProofRefused, match="this certificate isn't entry 7: the proof leads to root"):
+    with pytest.raises(ProofRefused, match="this isn't entry 7: the proof leads to root"):
         check_inclusion(statement + b" ", proof, keys)
 
 
@@ -295,19 +297,30 @@ def test_a_log_that_shrank_is_found_out(log: Database, of: Settings, keys: Publi
 
 def test_every_changed_byte_of_a_proof_is_noticed(log: Database, of: Settings, keys: PublicKeySet) -> None:
     with log.reading() as session:
-        content, statement = encode(proof_of(session, of, 6, 20)), statement_at(session, 6)
+        content, statement = encode(Proofs(certificate=proof_of(session, of, 6, 20).text)), statement_at(session, 6)
     for place in range(len(content) - 1):  # but for the final newline, which is forgiven
         changed = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
         with pytest.raises(ProofRefused):
-            check_inclusion(statement, read_proof(changed, InclusionProof), keys)
+            check_inclusion(statement, InclusionProof.read(read_proof(changed, Proofs).certificate), keys)
+
+
+def test_a_proof_is_a_tlog_proof_of_c2sp(log: Database, of: Settings) -> None:
+    # Written out from the specification: a first line, the index, a hash a line in base64, an empty line, the checkpoint.
+    with log.reading() as session:
+        proof = proof_of(session, of, 6, 20)
+    first, index, *hashes = proof.text.split("\n\n", 1)[0].split("\n")
+    assert (first, index) == ("c2sp.org/tlog-proof@v1", "index 6")
+    assert [base64.b64decode(line) for line in hashes] == list(proof.path)
+    assert proof.text.split("\n\n", 1)[1] == proof.checkpoint
+    assert InclusionProof.read(proof.text) == proof
 
 
 @pytest.mark.parametrize("indent", [1, None])
 def test_a_proof_laid_out_otherwise_is_refused(log: Database, of: Settings, indent: int | None) -> None:
     with log.reading() as session:
-        document = json.loads(encode(proof_of(session, of, 6, 20)))
+        document = json.loads(encode(Proofs(certificate=proof_of(session, of, 6, 20).text)))
     with pytest.raises(ProofRefused, match="isn't laid out as issued"):
-        read_proof(json.dumps(document, indent=indent).encode(), InclusionProof)
+        read_proof(json.dumps(document, indent=indent).encode(), Proofs)
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"null", b"[" * 10_000, b"\xff", b" " * 70_000, b'{"checkpoint":"a"}\n'])

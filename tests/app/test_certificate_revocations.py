@@ -19,7 +19,7 @@ from zetadp.app.certificates.log.journal import size_of
 from zetadp.app.certificates.log.merkle_proofs import encode
 from zetadp.app.certificates.log.revocation_list import Reason, RevocationsRefused, read_revocations
 from zetadp.app.certificates.log.revocations import revocations, revoke, signed_revocations
-from zetadp.app.certificates.log.service import inclusion_proof, own_evidence
+from zetadp.app.certificates.log.service import own_evidence, proofs_of
 from zetadp.app.certificates.log.storing import store_certificate
 from zetadp.app.certificates.signing.canonical import canonical_json
 from zetadp.app.certificates.signing.jws import REVOCATIONS_CONTENT, REVOCATIONS_TYPE, sign
@@ -58,7 +58,7 @@ class House:
 
     def proof(self, certificate_id: str, size: int | None = None) -> bytes:
         with self.database.reading() as session:
-            return encode(inclusion_proof(session, self.settings, certificate_id, size))
+            return encode(proofs_of(session, self.settings, certificate_id, size))
 
     def verified(self, envelope: bytes, proof: bytes | None = None, listed: bytes | None = None) -> VerificationReport:
         return verify(envelope, jwks(self.settings), None, Evidence(proof, listed or signed_revocations(self.settings)))
@@ -177,7 +177,7 @@ def test_what_a_key_signs_after_its_end_is_revoked_whatever_proof_comes_with_it(
         session.flush()
         certificate_id = store_certificate(session, Settings(data_dir=tmp_path / "thief"), job_id, envelope, now())
     with thief.reading() as session:
-        proof = encode(inclusion_proof(session, Settings(data_dir=tmp_path / "thief"), certificate_id))
+        proof = encode(proofs_of(session, Settings(data_dir=tmp_path / "thief"), certificate_id))
     thief.close()
     report = house.verified(envelope, proof)
     assert report.verdict != "valid"

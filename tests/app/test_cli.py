@@ -57,7 +57,7 @@ def test_calibrate_prints_the_noise(event_file):
         (("status", "abc", "--address", NOBODY), "", 3, f"no service answers at {NOBODY}"),
         (("watch", "abc", "--address", NOBODY), "", 3, f"no service answers at {NOBODY}"),
         (("verify", "/no/such/certificate"), "", 2, "/no/such/certificate: No such file or directory"),
-        (("verify", "a.json", "b.json", "--inclusion", "proof"), "", 2, "--inclusion proves one certificate, got 2"),
+        (("verify", "a.json", "b.json", "--proofs", "proof"), "", 2, "--proofs are of one certificate, got 2"),
         (("verify", "docs"), "", 2, "docs: expected a certificate.json or certificate.jws in this folder or below it, got none"),
         (("serve", "--host", "here"), "", 2, "host must be an IPv4 address like 127.0.0.1, got 'here'"),
     ],

@@ -126,8 +126,8 @@ def test_one_that_is_looked_up_is_read_checked_and_proved_to_be_in_the_log(page:
         page.evaluate("getComputedStyle(document.getElementById('document').shadowRoot.querySelector('.verdict')).borderTopWidth") == "2px"
     )
     with page.expect_download() as proof:
-        page.click("#inclusion")
-    assert set(json.loads(proof.value.path().read_bytes())) == {"checkpoint", "leaf_index", "path"}
+        page.click("#proofs")
+    assert set(json.loads(proof.value.path().read_bytes())) == {"certificate", "plan", "time_stamps"}
     page.locator("#proved", has_text=re.compile(r"Entry \d+ of \d+")).wait_for()
     with page.expect_download() as pdf:
         page.click("#forms [data-form=pdf]")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import final
 
 from zetadp.app.certificates.errors import CertificateRefused
+from zetadp.app.certificates.facts.announced import AnnouncedFacts
 from zetadp.app.certificates.facts.ledger_entry import LedgerFacts
 from zetadp.app.certificates.facts.planned import differences, has_counts, model_files
 from zetadp.mechanisms import RandomOrigin
@@ -32,6 +33,7 @@ class CertificateInput:
       started, finished: aware times.
       attempts: how often a worker started the job; >= 1.
       ledger: the entry that reserved the plan; None without a ledger.
+      announced: where the plan was logged before the first step; None where it wasn't.
     """
 
     job_id: str
@@ -44,6 +46,7 @@ class CertificateInput:
     finished: datetime
     attempts: int
     ledger: LedgerFacts | None = None
+    announced: AnnouncedFacts | None = None
 
     @property
     def protects_users(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, Self, final
 from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints, model_validator
 
 from zetadp.accountants.events import Event
+from zetadp.app.certificates.facts.announced import AnnouncedFacts
 from zetadp.app.certificates.facts.attacks import AttackFacts
 from zetadp.app.certificates.facts.audit import CanaryFacts
 from zetadp.app.certificates.facts.decimals import DecimalText, SignedDecimalText
@@ -208,6 +209,7 @@ class PrivacyCertificate(Value):
       event: the whole run as accountants read it: that of the plan. Every figure of ``guarantee`` follows from it.
       parts: of a comparison, in the plan's order; else absent.
       errata: rows of the errata that apply.
+      announced: where the plan was logged before the first step; absent where it wasn't.
       ledger: the budget entry that paid for the run; absent without a ledger.
     Raises:
       ValidationError: parts of other names than the plan's, or in another order.
@@ -221,6 +223,7 @@ class PrivacyCertificate(Value):
     data: DataFacts
     run: RunFacts
     environment: Environment
+    announced: Annotated[AnnouncedFacts | None, Field(exclude_if=is_absent)] = None
     ledger: Annotated[LedgerFacts | None, Field(exclude_if=is_absent)] = None
     errata: Rows
 

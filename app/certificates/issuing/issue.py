@@ -20,6 +20,7 @@ from zetadp.app.certificates.signing.envelope import MAXIMUM_BYTES, sign
 from zetadp.app.certificates.signing.keys import signer
 from zetadp.app.kit.settings import Settings
 from zetadp.app.storage.opening import storage_of
+from zetadp.trainer import AnyPlan, AnyTrainingSpec
 from zetadp.trainer.data import DataSetFacts, data_set_facts
 from zetadp.trainer.data.kept_facts import kept_in
 from zetadp.trainer.data.uploaded import found_by, found_in
@@ -47,6 +48,32 @@ def issue_certificate(given: CertificateInput, settings: Settings) -> bytes:
     return envelope
 
 
+def data_manifest_of(job_id: str, spec: AnyTrainingSpec, plan: AnyPlan, settings: Settings) -> bytes:
+    r"""The commitment to a job's data, stored unless an earlier attempt did.
+
+    Raises:
+      CertificateRefused: an earlier attempt had other data.
+      InvalidParameter, OSError: the data set can't be read.
+      StorageUnavailable: it couldn't be stored.
+    """
+    with found_by(found_in(settings.made_data_sets_dir)), kept_in(settings.facts_dir):
+        return _kept_manifest(job_id, plan, data_set_facts(spec.data), settings)
+
+
+def _kept_manifest(job_id: str, plan: AnyPlan, facts: DataSetFacts, settings: Settings) -> bytes:
+    fresh = DataManifest(
+        description=facts.description,
+        training_records=facts.training_records,
+        unit=plan.unit,
+        data_sha256=facts.sha256,
+        nonce=fresh_nonce(),
+    )
+    kept = store_data_manifest(storage_of(settings).store, job_id, fresh)
+    if (before := DataManifest.model_validate_json(kept)).data_sha256 != fresh.data_sha256:
+        raise CertificateRefused("the training data", before.data_sha256, fresh.data_sha256)
+    return kept
+
+
 def spec_file(spec: TrainingSpec) -> bytes:
     """The bytes of ``spec.json`` that a certificate's digest covers."""
     return canonical_json(spec)
@@ -54,16 +81,7 @@ def spec_file(spec: TrainingSpec) -> bytes:
 
 def _subjects(given: CertificateInput, facts: DataSetFacts, settings: Settings) -> tuple[Subject, ...]:
     """Model and other artifacts, spec, data manifest and code, sorted by name."""
-    fresh = DataManifest(
-        description=facts.description,
-        training_records=facts.training_records,
-        unit=given.plan.unit,
-        data_sha256=facts.sha256,
-        nonce=fresh_nonce(),
-    )
-    kept = store_data_manifest(storage_of(settings).store, given.job_id, fresh)
-    if (before := DataManifest.model_validate_json(kept)).data_sha256 != fresh.data_sha256:
-        raise CertificateRefused("the training data", before.data_sha256, fresh.data_sha256)
+    kept = _kept_manifest(given.job_id, given.plan, facts, settings)
     # A certificate of an attempt before may lie among the files; this one is about the others.
     digests = {name: sha256_of_file(path) for name, path in given.artifacts.items() if name != CERTIFICATE_FILE} | {
         SPEC_FILE: sha256_of(spec_file(given.spec)),

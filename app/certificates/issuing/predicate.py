@@ -62,6 +62,7 @@ def predicate_of(given: CertificateInput, facts: DataSetFacts) -> PrivacyCertifi
             processes=given.runtime.processes,
             training_seconds=round(report.training_seconds),
         ),
+        announced=given.announced,
         ledger=given.ledger,
         errata=_rows(given, facts),
     )

@@ -1,43 +1,41 @@
 r"""Signed heads of the log, as checkpoints in a signed note (C2SP tlog-checkpoint and signed-note), which witnesses of logs read.
 
-The text is the log's name, its size and its root, one line each; an empty line; and one signature line with the name and, in base64, four
-bytes that hint at the key and the 64 of an Ed25519 signature over the text. The log's name is ``zetadp-log/`` and the thumbprint of the
-service's first key: unique without a setting, and it never changes. The keys are those of the certificates: what they sign there begins
-with ``DSSEv1`` or ``eyJ``, so that no text is ever both.
+The text is the log's name, its size and its root, one line each; an empty line; and the signatures: the service's own, and those of
+witnesses (``cosignatures``). The log's name is ``zetadp-log/`` and the thumbprint of the service's first key: unique without a setting, and
+it never changes. The keys are those of the certificates: what they sign there begins with ``DSSEv1`` or ``eyJ``, so that no text is ever
+both.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
-import hashlib
 import re
+from dataclasses import dataclass
 from typing import Annotated, final
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import Field, StringConstraints
 
 from zetadp.app.certificates.facts.statement import Sha256
+from zetadp.app.certificates.log.notes import ED25519, Note, NoteKey, NoteRefused, NoteSignature, from_base64
 from zetadp.app.certificates.signing.keys import PublicKey, PublicKeySet, SigningKey
 from zetadp.mechanisms.base import Value
 
 ORIGIN = "zetadp-log/"
 LARGEST_LOG = 2**62
-LONGEST_CHECKPOINT = 1000
-"""Characters; ours have about 300."""
+LONGEST_CHECKPOINT = 8000
+"""Characters; ours have about 300, and 130 for each witness."""
 
 Origin = Annotated[str, StringConstraints(strict=True, pattern=r"^zetadp-log/[A-Za-z0-9_-]{43}$")]
 LogSize = Annotated[int, Field(strict=True, ge=0, le=LARGEST_LOG)]
 CheckpointText = Annotated[str, StringConstraints(strict=True, max_length=LONGEST_CHECKPOINT)]
 
-_LINES = re.compile(r"(zetadp-log/[A-Za-z0-9_-]{43})\n(0|[1-9][0-9]{0,18})\n([A-Za-z0-9+/]{43}=)\n\n\u2014 (\S+) ([A-Za-z0-9+/]{91}=)\n")
-_ED25519 = b"\x01"
+_HEAD = re.compile(r"([^\s+]{1,200})\n(0|[1-9][0-9]{0,18})\n([A-Za-z0-9+/]{43}=)\n")
+_OURS = re.compile(r"zetadp-log/[A-Za-z0-9_-]{43}")
 
 
 @final
 class LogHead(Value):
-    """The log at one moment: its name, how many certificates it holds, and the root over them."""
+    """The log at one moment: its name, how many entries it holds, and the root over them."""
 
     origin: Origin
     size: LogSize
@@ -46,7 +44,17 @@ class LogHead(Value):
     @property
     def text(self) -> str:
         """The signed text."""
-        return f"{self.origin}\n{self.size}\n{base64.b64encode(bytes.fromhex(self.root)).decode()}\n"
+        return head_text(self.origin, self.size, bytes.fromhex(self.root))
+
+
+@final
+@dataclass(frozen=True)
+class ReadHead:
+    """The three lines of any log's checkpoint."""
+
+    origin: str
+    size: int
+    root: bytes
 
 
 @final
@@ -54,56 +62,56 @@ class CheckpointRefused(Exception):
     """The checkpoint can't be read, or isn't signed by a trusted key."""
 
 
+def head_text(origin: str, size: int, root: bytes) -> str:
+    """What is signed of a head."""
+    return f"{origin}\n{size}\n{base64.b64encode(root).decode()}\n"
+
+
 def origin_of(first_key: PublicKey) -> str:
     """The name of the log of the service whose first key this is."""
     return f"{ORIGIN}{first_key.kid}"
 
 
+def log_key(origin: str, key: PublicKey) -> NoteKey:
+    """A key of the service as a key of its log."""
+    return NoteKey(origin, ED25519, key.raw)
+
+
 def sign_checkpoint(head: LogHead, key: SigningKey) -> str:
     """The head, signed."""
-    signature = base64.b64encode(_hint(head.origin, key.public) + key.private.sign(head.text.encode())).decode()
-    return f"{head.text}\n\u2014 {head.origin} {signature}\n"
+    signature = NoteSignature(head.origin, log_key(head.origin, key.public).id, key.private.sign(head.text.encode()))
+    return f"{head.text}\n{signature.line}"
+
+
+def read_head(note: Note) -> ReadHead:
+    """The head that a note of any log states. Raises NoteRefused."""
+    found = _HEAD.fullmatch(note.text)
+    if found is None:
+        raise NoteRefused("isn't a log's name, size and root, one line each")
+    origin, size, root = found.groups()
+    if int(size) > LARGEST_LOG:
+        raise NoteRefused(f"states more than {LARGEST_LOG} entries")
+    return ReadHead(origin, int(size), from_base64(root))
 
 
 def open_checkpoint(text: str, keys: PublicKeySet) -> tuple[LogHead, PublicKey]:
-    r"""The head and the key that signed it.
+    r"""The head and the key of the service that signed it. Other signatures, which are witnesses', aren't looked at.
 
     Raises:
       CheckpointRefused: it isn't laid out as ours are, or no key of these signed it.
     """
-    found = _LINES.fullmatch(text)
-    if found is None:
-        raise CheckpointRefused("isn't a checkpoint of one log with one signature, laid out as issued")
-    origin, size, root, name, signature = found.groups()
-    if name != origin:
-        raise CheckpointRefused("is signed under a name that isn't the log's")
-    if int(size) > LARGEST_LOG:
-        raise CheckpointRefused(f"a log has at most {LARGEST_LOG} entries, got {size}")
-    head = LogHead(origin=origin, size=int(size), root=_canonical(root).hex())
-    raw = _canonical(signature)
+    try:
+        note = Note.read(text)
+        head = read_head(note)
+    except NoteRefused as refused:
+        raise CheckpointRefused(str(refused)) from refused
+    if _OURS.fullmatch(head.origin) is None:
+        raise CheckpointRefused("is of a log that isn't one of certificates")
+    own = [one for one in note.signatures if one.name == head.origin]
+    if len(own) != 1:
+        raise CheckpointRefused("must have exactly one signature under the log's name")
     for key in keys.keys:
-        if raw[:4] == _hint(origin, key) and _is_signed(key, raw[4:], head.text.encode()):
-            return head, key
+        known = log_key(head.origin, key)
+        if own[0].key_id == known.id and known.has_signed(own[0].signature, note.text.encode()):
+            return LogHead(origin=head.origin, size=head.size, root=head.root.hex()), key
     raise CheckpointRefused(f"isn't signed by one of the {len(keys.keys)} trusted keys, or was changed since")
-
-
-def _canonical(text: str) -> bytes:
-    try:
-        content = base64.b64decode(text, validate=True)
-    except binascii.Error as error:
-        raise CheckpointRefused("has base64 that can't be read") from error
-    if base64.b64encode(content).decode() != text:
-        raise CheckpointRefused("has base64 with bits beyond its last byte")
-    return content
-
-
-def _hint(name: str, key: PublicKey) -> bytes:
-    return hashlib.sha256(name.encode() + b"\n" + _ED25519 + key.raw).digest()[:4]
-
-
-def _is_signed(key: PublicKey, signature: bytes, content: bytes) -> bool:
-    try:
-        Ed25519PublicKey.from_public_bytes(key.raw).verify(signature, content)
-    except InvalidSignature:
-        return False
-    return True

@@ -1,4 +1,4 @@
-r"""What a verifier may get in addition to a certificate and keys: a proof that it is in the log, and the list of revoked keys."""
+r"""What a verifier may get in addition to a certificate and keys: proofs of what is in the log and when, and the list of revoked keys."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
+from zetadp.app.certificates.facts.announced import AnnouncedFacts
 from zetadp.app.certificates.facts.report import Check, failed, not_checked, passed
+from zetadp.app.certificates.facts.statement import Statement
 from zetadp.app.certificates.log.checkpoint import LogHead
-from zetadp.app.certificates.log.merkle_proofs import InclusionProof, ProofRefused, check_inclusion, read_proof
+from zetadp.app.certificates.log.entries import certificate_entry
+from zetadp.app.certificates.log.merkle_proofs import InclusionProof, ProofRefused, Proofs, check_inclusion, read_proof
+from zetadp.app.certificates.log.plan_evidence import check_plan_logged, check_time_stamps
 from zetadp.app.certificates.log.revocation_list import Reason, Revocation, RevocationList, RevocationsRefused, read_revocations
+from zetadp.app.certificates.log.trust import NOBODY, Trust
 from zetadp.app.certificates.signing.keys import PublicKeySet
 
 REVOKED = "revocation"
@@ -22,41 +27,67 @@ class Evidence:
     r"""As files hold it.
 
     Attributes:
-      inclusion: the proof as ``/v1/certificates/{id}/inclusion`` gives it; None if there is none.
+      proofs: as ``/v1/certificates/{id}/proofs`` gives them; None if there are none.
       revocations: the list as ``/.well-known/zetadp-revocations.jws`` gives it; None if there is none.
     """
 
-    inclusion: bytes | None = None
+    proofs: bytes | None = None
     revocations: bytes | None = None
 
 
-def check_evidence(statement: bytes, key_ids: tuple[str, ...], keys: PublicKeySet, evidence: Evidence) -> Iterator[Check]:
-    """Checks whether the statement is in the log, and whether the keys that signed it (all trusted) still count."""
+@final
+@dataclass(frozen=True)
+class Signed:
+    """A certificate whose signatures hold: its statement, as it was signed and as it was read, and the trusted keys that signed it."""
+
+    content: bytes
+    statement: Statement
+    key_ids: tuple[str, ...]
+
+    @property
+    def announced(self) -> AnnouncedFacts | None:
+        """Where its plan was logged."""
+        return self.statement.predicate.announced
+
+
+def check_evidence(signed: Signed, keys: PublicKeySet, evidence: Evidence, trust: Trust = NOBODY) -> Iterator[Check]:
+    """Checks whether the certificate and its plan are in the log, who saw that and when, and whether its keys still count."""
     try:
         revoked = None if evidence.revocations is None else read_revocations(evidence.revocations, keys)
     except RevocationsRefused as error:
         # An unreadable list may hide a revocation, so it isn't taken for an empty one.
         yield failed("revocations", str(error))
         return
-    head, logged = _check_log(statement, keys, evidence.inclusion, revoked)
+    try:
+        proofs = None if evidence.proofs is None else read_proof(evidence.proofs, Proofs)
+    except ProofRefused as error:
+        yield failed("log", f"the proofs can't be read: {error}")
+        return
+    head, logged = _check_log(signed, keys, proofs, revoked)
     if revoked is None:
         yield not_checked(REVOKED, "no list of revoked keys was given")
     else:
-        yield from (_check_key(key_id, revoked, head) for key_id in key_ids)
+        yield from (_check_key(key_id, revoked, head) for key_id in signed.key_ids)
     yield logged
+    plan_head, planned = check_plan_logged(signed.statement, keys, proofs, revoked, head)
+    yield planned
+    yield check_time_stamps(signed.statement.predicate, proofs, plan_head, trust)
 
 
-def _check_log(statement: bytes, keys: PublicKeySet, proof: bytes | None, revoked: RevocationList | None) -> tuple[LogHead | None, Check]:
-    if proof is None:
+def _check_log(signed: Signed, keys: PublicKeySet, proofs: Proofs | None, revoked: RevocationList | None) -> tuple[LogHead | None, Check]:
+    if proofs is None:
         return None, not_checked("log", "no proof of inclusion in the log was given")
     try:
-        inclusion = read_proof(proof, InclusionProof)
-        head, key = check_inclusion(statement, inclusion, keys)
+        inclusion = InclusionProof.read(proofs.certificate)
+        head, key = check_inclusion(certificate_entry(signed.content, signed.announced), inclusion, keys)
     except ProofRefused as error:
         return None, failed("log", f"the proof of inclusion doesn't hold: {error}")
     ended = None if revoked is None else revoked.find(key.kid)
     if ended is not None and not _is_of(ended, head):
         return None, failed("log", f"the log's head is signed by {key.kid}, {_revoked_as(ended)}: get a new proof")
+    announced = signed.announced
+    if announced is not None and not announced.index < announced.head_size <= inclusion.leaf_index:
+        return None, failed("log", f"the certificate is entry {inclusion.leaf_index + 1}, which isn't after its plan and the head of it")
     where = f"entry {inclusion.leaf_index + 1} of {head.size} in {head.origin} with root {head.root}"
     return head, passed("log", f"{where}, signed by the trusted key {key.kid}")
 

@@ -1,7 +1,7 @@
 r"""The log in the database: append a statement, and read roots and proofs of any size it ever had.
 
-A leaf is the statement that was signed (the payload's bytes), not its envelope: a certificate has several forms, DSSE and JWS, and each
-proves that the same statement is in the log.
+What an entry holds is in ``entries``: a few public lines. A certificate's is about the statement that was signed (the payload's bytes), not
+its envelope: a certificate has several forms, DSSE and JWS, and each proves that the same statement is in the log.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ _AT_ONCE = 200
 """Coordinates in one query: databases bound the length of a statement."""
 
 
-def append(session: Session, certificate_id: str, statement: bytes, time: datetime) -> int:
-    """Add a statement to the log, in the transaction that stores its certificate; returns its number. Processes take turns."""
+def append(session: Session, kind: str, subject: str, entry: bytes, time: datetime) -> int:
+    """Add an entry to the log, in the transaction that stores what it is about; returns its number. Processes take turns.
+
+    ``subject``: what it is about, among those of its kind.
+    """
     row = lock(session)
-    number, leaf = row.size, leaf_hash(statement)
-    session.add(LogEntryRow(number=number, certificate_id=certificate_id, leaf=leaf.hex(), time=time))
+    number, leaf = row.size, leaf_hash(entry)
+    session.add(LogEntryRow(number=number, kind=kind, subject=subject, content=entry.decode(), leaf=leaf.hex(), time=time))
     known = {(0, number): leaf}
     parts = list(completed(number))
     known |= _stored(session, (left for _, left, _ in parts))
@@ -60,14 +63,19 @@ def consistency_path(session: Session, first: int, second: int) -> list[bytes]:
     return _folded(session, consistency_spans(first, second))
 
 
-def number_of(session: Session, certificate_id: str) -> int | None:
-    """The entry of a certificate; None if it isn't in the log."""
-    return session.scalar(select(LogEntryRow.number).where(LogEntryRow.certificate_id == certificate_id))
+def number_of(session: Session, kind: str, subject: str) -> int | None:
+    """The number of the entry about this; None if it isn't in the log."""
+    return session.scalar(select(LogEntryRow.number).where(LogEntryRow.kind == kind, LogEntryRow.subject == subject))
 
 
-def number_of_statement(session: Session, statement: bytes) -> int | None:
-    """The first entry of a statement; None if it isn't in the log."""
-    query = select(LogEntryRow.number).where(LogEntryRow.leaf == leaf_hash(statement).hex()).order_by(LogEntryRow.number).limit(1)
+def content_of(session: Session, number: int) -> bytes:
+    """What an entry holds, which must exist."""
+    return session.scalars(select(LogEntryRow.content).where(LogEntryRow.number == number)).one().encode()
+
+
+def number_of_entry(session: Session, entry: bytes) -> int | None:
+    """The number of the first entry with this content; None if it isn't in the log."""
+    query = select(LogEntryRow.number).where(LogEntryRow.leaf == leaf_hash(entry).hex()).order_by(LogEntryRow.number).limit(1)
     return session.scalar(query)
 
 

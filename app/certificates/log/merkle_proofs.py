@@ -2,12 +2,16 @@ r"""Proofs about the log as files, and their offline verification with a trusted
 
 from __future__ import annotations
 
-from typing import Annotated, TypeVar, final
+import base64
+import re
+from dataclasses import dataclass
+from typing import Annotated, Self, TypeVar, final
 
-from pydantic import Field, ValidationError
+from pydantic import Field, StringConstraints, ValidationError
 
 from zetadp.app.certificates.facts.statement import Sha256
-from zetadp.app.certificates.log.checkpoint import CheckpointRefused, CheckpointText, LogHead, LogSize, open_checkpoint
+from zetadp.app.certificates.log.checkpoint import LONGEST_CHECKPOINT, CheckpointRefused, CheckpointText, LogHead, LogSize, open_checkpoint
+from zetadp.app.certificates.log.notes import NoteRefused, from_base64
 from zetadp.app.certificates.log.tree import is_consistent, leaf_hash, root_from_inclusion
 from zetadp.app.certificates.signing.canonical import canonical_json
 from zetadp.app.certificates.signing.keys import PublicKey, PublicKeySet
@@ -18,7 +22,9 @@ LARGEST_PROOF = 64 * 1024
 
 Path = Annotated[tuple[Sha256, ...], Field(max_length=130)]
 
-_Proof = TypeVar("_Proof", "InclusionProof", "ConsistencyProof", "SignedHead")
+_Proof = TypeVar("_Proof", "Proofs", "ConsistencyProof", "SignedHead")
+
+_INCLUSION = re.compile(r"c2sp\.org/tlog-proof@v1\nindex (0|[1-9][0-9]{0,18})\n((?:[A-Za-z0-9+/]{43}=\n){0,130})\n(.*)", re.DOTALL)
 
 
 @final
@@ -26,25 +32,64 @@ class SignedHead(Value):
     r"""The log's size and root, signed.
 
     Attributes:
-      checkpoint: a checkpoint in a signed note (C2SP): the log's name, its size, its root in base64, and an Ed25519 signature.
+      checkpoint: a checkpoint in a signed note (C2SP): the log's name, its size, its root in base64, and Ed25519 signatures.
     """
 
     checkpoint: CheckpointText
 
 
 @final
-class InclusionProof(Value):
-    r"""Proof that a statement is in the log (RFC 9162, 2.1.3).
+@dataclass(frozen=True)
+class InclusionProof:
+    r"""Proof that an entry is in the log (RFC 9162, 2.1.3); as a file it is a C2SP tlog-proof.
 
     Attributes:
       checkpoint: the signed head of the log that the proof leads to.
-      leaf_index: the certificate's entry, counted from 0.
+      leaf_index: the entry, counted from 0.
       path: hashes from the leaf upwards.
     """
 
-    checkpoint: CheckpointText
-    leaf_index: LogSize
-    path: Path
+    checkpoint: str
+    leaf_index: int
+    path: tuple[bytes, ...]
+
+    @property
+    def text(self) -> str:
+        """The proof as text."""
+        hashes = "".join(f"{base64.b64encode(part).decode()}\n" for part in self.path)
+        return f"c2sp.org/tlog-proof@v1\nindex {self.leaf_index}\n{hashes}\n{self.checkpoint}"
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """Raises ProofRefused for anything that isn't laid out as a proof without extra data."""
+        found = _INCLUSION.fullmatch(text)
+        if found is None:
+            raise ProofRefused("isn't a proof of inclusion (C2SP tlog-proof, without extra data)")
+        index, hashes, checkpoint = found.groups()
+        try:
+            path = tuple(from_base64(line) for line in hashes.splitlines())
+        except NoteRefused as refused:
+            raise ProofRefused(f"a hash {refused}") from refused
+        return cls(checkpoint, int(index), path)
+
+
+ProofText = Annotated[str, StringConstraints(strict=True, max_length=LONGEST_CHECKPOINT + 130 * 45 + 100)]
+TimeStampText = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9+/]+={0,2}$", max_length=20_000)]
+
+
+@final
+class Proofs(Value):
+    r"""Everything that proves where a certificate and its plan are in the log, as a file beside the certificate.
+
+    Attributes:
+      certificate: that the certificate is in the log (C2SP tlog-proof).
+      plan: that its plan is, under the head that was signed before the first step; null where the plan wasn't logged.
+      time_stamps: answers of time-stamping authorities (RFC 3161, DER in base64) for that head's text.
+    """
+
+    certificate: ProofText
+    plan: ProofText | None = None
+    time_stamps: Annotated[tuple[TimeStampText, ...], Field(max_length=16)] = ()
 
 
 @final
@@ -68,7 +113,7 @@ class ProofRefused(Exception):
     """A proof or the head that it rests on is invalid; the text says why."""
 
 
-def encode(proof: SignedHead | InclusionProof | ConsistencyProof) -> bytes:
+def encode(proof: SignedHead | Proofs | ConsistencyProof) -> bytes:
     """The one layout of a proof: canonical JSON and a newline."""
     return canonical_json(proof) + b"\n"
 
@@ -87,20 +132,19 @@ def read_proof(content: bytes, kind: type[_Proof]) -> _Proof:
     return proof
 
 
-def check_inclusion(statement: bytes, proof: InclusionProof, keys: PublicKeySet) -> tuple[LogHead, PublicKey]:
-    r"""The head under which the statement is proven to be in the log, and the key that signed it.
+def check_inclusion(entry: bytes, proof: InclusionProof, keys: PublicKeySet) -> tuple[LogHead, PublicKey]:
+    r"""The head of a log that contains this entry, and the key that signed the head.
 
     Raises:
       ProofRefused: the head isn't signed by one of these keys, or its root isn't the one that the proof leads to.
     """
     head, key = _head(proof.checkpoint, keys)
-    path = [bytes.fromhex(part) for part in proof.path]
-    root = root_from_inclusion(leaf_hash(statement), proof.leaf_index, head.size, path)
+    root = root_from_inclusion(leaf_hash(entry), proof.leaf_index, head.size, proof.path)
     place = proof.leaf_index + 1  # as people count
     if root is None:
-        raise ProofRefused(f"{len(path)} hashes don't prove entry {place} of a log of {head.size}")
+        raise ProofRefused(f"{len(proof.path)} hashes don't prove entry {place} of a log of {head.size}")
     if root.hex() != head.root:
-        raise ProofRefused(f"this certificate isn't entry {place}: the proof leads to root {root.hex()}, signed is {head.root}")
+        raise ProofRefused(f"this isn't entry {place}: the proof leads to root {root.hex()}, signed is {head.root}")
     return head, key
 
 
@@ -130,4 +174,4 @@ def _head(checkpoint: str, keys: PublicKeySet) -> tuple[LogHead, PublicKey]:
         raise ProofRefused(f"the head {error}") from error
 
 
-_NAMES: dict[type, str] = {SignedHead: "signed head", InclusionProof: "proof of inclusion", ConsistencyProof: "proof of consistency"}
+_NAMES: dict[type, str] = {SignedHead: "signed head", Proofs: "file of proofs", ConsistencyProof: "proof of consistency"}

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from zetadp.app.access.caller import Caller, requires
 from zetadp.app.access.scopes import Scope
 from zetadp.app.certificates.log.checkpoint import LARGEST_LOG
-from zetadp.app.certificates.log.merkle_proofs import ConsistencyProof, InclusionProof, SignedHead, encode
+from zetadp.app.certificates.log.merkle_proofs import ConsistencyProof, Proofs, SignedHead, encode
 from zetadp.app.certificates.log.revocations import signed_revocations
-from zetadp.app.certificates.log.service import consistency_proof, inclusion_proof, signed_head
+from zetadp.app.certificates.log.service import consistency_proof, proofs_of, signed_head
 from zetadp.app.certificates.log.storing import stored_envelope
 from zetadp.app.certificates.signing.jws import MEDIA_TYPE
 from zetadp.app.kit.database import Database
@@ -56,18 +56,21 @@ def get_consistency(
         return Response(encode(consistency_proof(session, settings, first, second)), media_type=JSON)
 
 
-@router.get("/v1/certificates/{certificate_id}/inclusion", response_class=Response, responses={200: {"model": InclusionProof}})
-def get_inclusion(
+@router.get("/v1/certificates/{certificate_id}/proofs", response_class=Response, responses={200: {"model": Proofs}})
+def get_proofs(
     certificate_id: str,
     database: Annotated[Database, Depends(database_of)],
     settings: Annotated[Settings, Depends(settings_of)],
     caller: Annotated[Caller, Depends(requires(Scope.SUBMIT))],
     size: Size = None,
 ) -> Response:
-    """Proves that a certificate is in the log, under a signed head. Save the bytes unchanged; `verify --inclusion` checks them offline."""
+    """Proves that a certificate is in the log and its plan was before the first step, with the time stamps on the log's head.
+
+    Save the bytes unchanged; `verify --proofs` checks them offline.
+    """
     with database.reading() as session:
         stored_envelope(session, certificate_id, caller.tenant)  # 404 for another tenant's
-        return Response(encode(inclusion_proof(session, settings, certificate_id, size)), media_type=JSON)
+        return Response(encode(proofs_of(session, settings, certificate_id, size)), media_type=JSON)
 
 
 @router.get(

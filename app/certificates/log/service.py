@@ -6,12 +6,15 @@ from sqlalchemy.orm import Session
 
 from zetadp.app.certificates.errors import CertificateNotFound, LogSizeUnknown
 from zetadp.app.certificates.log import journal
-from zetadp.app.certificates.log.checkpoint import LogHead, origin_of, sign_checkpoint
+from zetadp.app.certificates.log.checkpoint import LogHead, open_checkpoint, origin_of, sign_checkpoint
+from zetadp.app.certificates.log.entries import CERTIFICATE, certificate_entry, plan_index
 from zetadp.app.certificates.log.evidence import Evidence
-from zetadp.app.certificates.log.merkle_proofs import ConsistencyProof, InclusionProof, SignedHead, encode
+from zetadp.app.certificates.log.merkle_proofs import ConsistencyProof, InclusionProof, Proofs, SignedHead, encode
 from zetadp.app.certificates.log.revocations import revocations, signed_revocations
+from zetadp.app.certificates.log.storing import announced_in
 from zetadp.app.certificates.signing.keys import jwks, signing_key
 from zetadp.app.kit.settings import Settings
+from zetadp.app.tables.certificate_log import AnnouncedPlanRow, LogHeadRow
 
 
 def signed_head(session: Session, settings: Settings, size: int | None = None) -> SignedHead:
@@ -22,17 +25,19 @@ def signed_head(session: Session, settings: Settings, size: int | None = None) -
     return SignedHead(checkpoint=_checkpoint(session, settings, present if size is None else size))
 
 
-def inclusion_proof(session: Session, settings: Settings, certificate_id: str, size: int | None = None) -> InclusionProof:
-    r"""Proof that a certificate is in the log. The caller has checked that the certificate is its tenant's.
+def proofs_of(session: Session, settings: Settings, certificate_id: str, size: int | None = None) -> Proofs:
+    r"""Proof that a certificate is in the log, and its plan before it. The caller has checked that the certificate is its tenant's.
 
+    Args:
+      size: of the log under whose head the certificate is proved; its current one if None.
     Raises:
       CertificateNotFound: it isn't in the log.
       LogSizeUnknown: the log never had this size, or the certificate came later.
     """
-    number = journal.number_of(session, certificate_id)
+    number = journal.number_of(session, CERTIFICATE, certificate_id)
     if number is None:
         raise CertificateNotFound(certificate_id)
-    return _inclusion(session, settings, number, size)
+    return _proofs(session, settings, number, size)
 
 
 def consistency_proof(session: Session, settings: Settings, first: int, second: int | None = None) -> ConsistencyProof:
@@ -52,24 +57,47 @@ def consistency_proof(session: Session, settings: Settings, first: int, second: 
 def own_evidence(session: Session, settings: Settings, statement: bytes, key_ids: tuple[str, ...]) -> Evidence:
     """What this service itself knows about a statement: if its key is revoked, the proof shows that it was logged before."""
     listed = revocations(settings)
-    number = journal.number_of_statement(session, statement)
+    number = journal.number_of_entry(session, certificate_entry(statement, announced_in(statement)))
     if number is None:
-        return Evidence(inclusion=None, revocations=signed_revocations(settings))
+        return Evidence(proofs=None, revocations=signed_revocations(settings))
     ended = next((found for key_id in key_ids if (found := listed.find(key_id)) is not None), None)
     size = ended.log_size if ended is not None and number < ended.log_size <= journal.size_of(session) else None
-    proof = encode(_inclusion(session, settings, number, size))
-    return Evidence(inclusion=proof, revocations=signed_revocations(settings))
+    return Evidence(proofs=encode(_proofs(session, settings, number, size)), revocations=signed_revocations(settings))
 
 
-def _inclusion(session: Session, settings: Settings, number: int, size: int | None) -> InclusionProof:
+def head_of(session: Session, settings: Settings, size: int) -> LogHead:
+    """The head of this size, unsigned."""
+    return LogHead(origin=origin_of(jwks(settings).keys[-1]), size=size, root=journal.root_of(session, size).hex())
+
+
+def _proofs(session: Session, settings: Settings, number: int, size: int | None) -> Proofs:
     present = journal.size_of(session)
     chosen = present if size is None else size
     if not number < chosen <= present:
         raise LogSizeUnknown("size", f"from {number + 1}, where the certificate is in the log, to {present}", chosen)
-    path = journal.inclusion_path(session, number, chosen)
-    return InclusionProof(checkpoint=_checkpoint(session, settings, chosen), leaf_index=number, path=tuple(part.hex() for part in path))
+    certificate = InclusionProof(_checkpoint(session, settings, chosen), number, tuple(journal.inclusion_path(session, number, chosen)))
+    plan, stamps = _plan_proof(session, settings, number)
+    return Proofs(certificate=certificate.text, plan=plan, time_stamps=stamps)
+
+
+def _plan_proof(session: Session, settings: Settings, number: int) -> tuple[str | None, tuple[str, ...]]:
+    """Under the head that was signed before the first step, with the time stamps on it."""
+    index = plan_index(journal.content_of(session, number))
+    planned = None if index is None else session.get(AnnouncedPlanRow, index)
+    if index is None or planned is None or planned.head_size is None:
+        return None, ()
+    kept = session.get(LogHeadRow, planned.head_size)
+    # A key may have been revoked since: then the same head is signed again, by another.
+    checkpoint = kept.checkpoint if kept is not None and _still_counts(kept.checkpoint, settings) else None
+    checkpoint = checkpoint or _checkpoint(session, settings, planned.head_size)
+    path = tuple(journal.inclusion_path(session, index, planned.head_size))
+    return InclusionProof(checkpoint, index, path).text, tuple(kept.time_stamps) if kept is not None else ()
+
+
+def _still_counts(checkpoint: str, settings: Settings) -> bool:
+    _, key = open_checkpoint(checkpoint, jwks(settings))
+    return revocations(settings).find(key.kid) is None
 
 
 def _checkpoint(session: Session, settings: Settings, size: int) -> str:
-    head = LogHead(origin=origin_of(jwks(settings).keys[-1]), size=size, root=journal.root_of(session, size).hex())
-    return sign_checkpoint(head, signing_key(settings))
+    return sign_checkpoint(head_of(session, settings, size), signing_key(settings))

@@ -10,6 +10,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from zetadp.app.certificates.errors import CertificateNotFound, SigningKeyRevoked
+from zetadp.app.certificates.facts.announced import AnnouncedFacts
+from zetadp.app.certificates.log.entries import CERTIFICATE, certificate_entry
 from zetadp.app.certificates.log.journal import append, lock
 from zetadp.app.certificates.signing.envelope import Envelope, encode
 from zetadp.app.certificates.signing.keys import is_revoked
@@ -32,8 +34,15 @@ def store_certificate(session: Session, settings: Settings, job_id: str, envelop
             raise SigningKeyRevoked(signature.keyid)
     certificate_id = new_id()
     session.add(CertificateRow(id=certificate_id, job_id=job_id, created=created, envelope=cast("dict[str, object]", json.loads(envelope))))
-    append(session, certificate_id, opened.content, created)
+    entry = certificate_entry(opened.content, announced_in(opened.content))
+    append(session, CERTIFICATE, certificate_id, entry, created)
     return certificate_id
+
+
+def announced_in(statement: bytes) -> AnnouncedFacts | None:
+    """Where the plan of a statement that this service signed was logged."""
+    found = json.loads(statement)["predicate"].get("announced")
+    return None if found is None else AnnouncedFacts.model_validate(found)
 
 
 def stored_envelope(session: Session, certificate_id: str, tenant: str) -> bytes:

@@ -3,7 +3,7 @@ r"""From a signed certificate to a document, with what is known about its signat
 from __future__ import annotations
 
 from zetadp.app.certificates.facts.report import Status, not_checked
-from zetadp.app.certificates.log.evidence import Evidence, check_evidence
+from zetadp.app.certificates.log.evidence import Evidence, Signed, check_evidence
 from zetadp.app.certificates.page.blocks import Document
 from zetadp.app.certificates.page.content import document_of
 from zetadp.app.certificates.signing.keys import PublicKeySet
@@ -21,12 +21,11 @@ def rendered(certificate: bytes, keys: PublicKeySet | None, evidence: Evidence) 
     Raises:
       CertificateUnreadable: it can't be read.
     """
-    opened = open_certificate(certificate)
+    opened, statement = open_certificate(certificate), read_statement(certificate)
     if keys is None:
         checks = [not_checked("signature", f"no keys were given; it names {', '.join(opened.key_ids)}")]
     else:
         checks = check_form(opened, keys)
         if all(check.status is Status.PASSED for check in checks):
-            checks += check_evidence(opened.content, opened.key_ids, keys, evidence)
-    statement = read_statement(certificate)
+            checks += check_evidence(Signed(opened.content, statement, opened.key_ids), keys, evidence)
     return document_of(statement.predicate, statement.subject, checks)

@@ -12,6 +12,7 @@ from zetadp.app.certificates.facts.guarantee import ApproximateDp, NoGuarantee
 from zetadp.app.certificates.facts.report import Check, PolicyVerdict, Rule, Status
 from zetadp.app.certificates.facts.statement import PrivacyCertificate
 from zetadp.app.certificates.facts.wording import EXACT, variates
+from zetadp.app.certificates.log.plan_evidence import PLAN_LOGGED, TIME_STAMPS
 from zetadp.app.certificates.policy.schema import Policy
 from zetadp.mechanisms import RandomOrigin
 from zetadp.trainer import AnyPlan, AnyTrainingSpec
@@ -51,6 +52,7 @@ def verdict_on(policy: Policy, certificate: PrivacyCertificate, checks: Sequence
       checks: everything that was checked of it.
     """
     outcomes = {check.name: check.status for check in checks}
+    said = {check.name: check.detail for check in checks}
     run, plan = certificate.run, certificate.plan
     used = (*(name for name in run.arithmetic if name in _RELEASED), *variates(plan.mechanisms))
     judged = _judged(
@@ -64,7 +66,7 @@ def verdict_on(policy: Policy, certificate: PrivacyCertificate, checks: Sequence
         held_out=run.held_out,
         given_weights=len(run.given_weights),
     )
-    rules = (*_rules(policy, judged), *_checks(policy, outcomes))
+    rules = (*_rules(policy, judged), *_proved(policy, outcomes, said), *_earlier(policy, certificate), *_checks(policy, outcomes))
     return PolicyVerdict(policy=policy.name, accepted=all(rule.is_met for rule in rules), rules=rules)
 
 
@@ -170,6 +172,24 @@ def _figures(policy: Policy, judged: Judged) -> Iterator[Rule]:
     is_small = policy.admits("0", delta)
     yield _rule("largest_epsilon", most_epsilon, f"{epsilon} at delta {delta}", policy.admits(epsilon, "0"))
     yield _rule("largest_delta", most_delta, delta, is_small)
+
+
+def _proved(policy: Policy, outcomes: dict[str, Status], said: dict[str, str]) -> Iterator[Rule]:
+    """What took proofs, and has to have passed."""
+    if policy.plan_logged == "required":
+        is_met = outcomes.get(PLAN_LOGGED) is Status.PASSED
+        yield _rule("plan_logged", "a proof that the plan was logged before the first step", said.get(PLAN_LOGGED, "none"), is_met)
+    if policy.time_stamps is not None:
+        required = f"stamps by at least {policy.time_stamps.least} of {len(policy.time_stamps.authorities)} authorities"
+        yield _rule("time_stamps", required, said.get(TIME_STAMPS, "none"), outcomes.get(TIME_STAMPS) is Status.PASSED)
+
+
+def _earlier(policy: Policy, certificate: PrivacyCertificate) -> Iterator[Rule]:
+    most, announced = policy.most_earlier_runs, certificate.announced
+    if most is not None:
+        found = "unknown, since its plan wasn't logged" if announced is None else str(announced.number - 1)
+        is_met = announced is not None and announced.number - 1 <= most
+        yield _rule("most_earlier_runs", f"at most {most} trainings of the same data set planned before", found, is_met)
 
 
 def _checks(policy: Policy, outcomes: dict[str, Status]) -> Iterator[Rule]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Annotated, Any, Literal, final
 
-from pydantic import BeforeValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
 from zetadp.app.certificates.facts.decimals import DecimalText, fraction
-from zetadp.mechanisms.base import Adjacency, PrivacyUnit, Tally, Value
+from zetadp.app.certificates.log.time_stamps import StampRefused, check_authority
+from zetadp.app.certificates.log.trust import NOBODY, Trust
+from zetadp.mechanisms.base import Adjacency, PrivacyUnit, Tally, Value, is_absent
 from zetadp.mechanisms.errors import InvalidParameter
 
 
@@ -20,6 +22,30 @@ def _as_text(value: object) -> object:
 Decimal = Annotated[DecimalText, BeforeValidator(_as_text)]
 CheckName = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=200)]
 Demand = Literal["required", "any"]
+
+
+def _an_authority(pem: str) -> str:
+    try:
+        check_authority(pem)
+    except StampRefused as refused:
+        raise ValueError(str(refused)) from refused
+    return pem
+
+
+@final
+class TimeStamps(Value):
+    r"""Whose clocks are trusted.
+
+    Attributes:
+      least: how many different authorities' stamps are needed.
+      authorities: of each, one PEM text: the certificate that signs its stamps, its root, and those between.
+    """
+
+    least: Annotated[int, Field(strict=True, ge=1, le=16)]
+    authorities: Annotated[
+        tuple[Annotated[str, StringConstraints(strict=True, max_length=32_000), AfterValidator(_an_authority)], ...],
+        Field(min_length=1, max_length=16),
+    ]
 
 
 @final
@@ -38,6 +64,9 @@ class Policy(Value):
       ledger: ``required``: a budget's entry paid for the run.
       public_held_out: ``forbidden``: no held-out records that were declared public, of which the guarantee says nothing.
       given_weights: ``forbidden``: training started from no weights that the guarantee takes as public.
+      plan_logged: ``required``: it is proved that the plan was logged before the first step.
+      time_stamps: at least so many of these authorities stamped the time on the log's head with the plan in it; absent: none is asked for.
+      most_earlier_runs: how many trainings of the same data set its service may have planned before, at most; absent: any number.
       checks: checks that must have passed; without this, one that couldn't be made for want of a file is accepted. ``log``,
         ``revocation`` and ``file model.safetensors`` are among them.
     """
@@ -53,13 +82,25 @@ class Policy(Value):
     ledger: Demand = "any"
     public_held_out: Literal["forbidden", "any"] = "any"
     given_weights: Literal["forbidden", "any"] = "any"
+    plan_logged: Demand = "any"
+    time_stamps: Annotated[TimeStamps | None, Field(exclude_if=is_absent)] = None
+    most_earlier_runs: Annotated[Tally | None, Field(exclude_if=is_absent)] = None
     checks: Annotated[tuple[CheckName, ...], Field(max_length=100)] = ()
 
     @model_validator(mode="after")
     def _check(self) -> Policy:
         if not fraction(self.largest_delta) < 1:
             raise InvalidParameter("largest_delta", "below 1", self.largest_delta)
+        if self.time_stamps is not None and self.time_stamps.least > len(self.time_stamps.authorities):
+            given = len(self.time_stamps.authorities)
+            raise InvalidParameter("time_stamps.least", f"at most {given}, the number of authorities", self.time_stamps.least)
         return self
+
+    @property
+    def trust(self) -> Trust:
+        """Whom verification trusts beside the keys that sign certificates."""
+        stamps = self.time_stamps
+        return NOBODY if stamps is None else Trust(authorities=stamps.authorities, least_time_stamps=stamps.least)
 
     def admits(self, epsilon: str, delta: str) -> bool:
         """Whether this pair is small enough; compared as the decimal numbers that both say."""

@@ -15,7 +15,8 @@ from pydantic import ValidationError
 from zetadp.app.certificates.facts.guarantee import NoGuarantee, figures
 from zetadp.app.certificates.facts.report import Check, Status, VerificationReport, failed, not_checked, passed
 from zetadp.app.certificates.facts.statement import PrivacyCertificate, Statement
-from zetadp.app.certificates.log.evidence import REVOKED, Evidence, check_evidence
+from zetadp.app.certificates.log.evidence import REVOKED, Evidence, Signed, check_evidence
+from zetadp.app.certificates.log.trust import NOBODY
 from zetadp.app.certificates.policy.judging import refused_by, verdict_on
 from zetadp.app.certificates.policy.schema import Policy
 from zetadp.app.certificates.signing.canonical import recanonical
@@ -89,7 +90,11 @@ def reported(
     checks = list(examination.checks)
     if examination.is_signed:
         opened = open_certificate(certificate)
-        checks += check_evidence(opened.content, opened.key_ids, keys, evidence or Evidence())
+        if examination.states is None:
+            checks.append(not_checked("log", "what the log would hold of it can't be read"))
+        else:
+            signed = Signed(opened.content, _statement(opened.content), opened.key_ids)
+            checks += check_evidence(signed, keys, evidence or Evidence(), NOBODY if policy is None else policy.trust)
     broken = {check.name for check in checks if check.status is Status.FAILED}
     verdict: Literal["valid", "invalid", "revoked"] = "revoked" if broken == {REVOKED} else "invalid" if broken else "valid"
     guarantee = examination.states if verdict == "valid" else None

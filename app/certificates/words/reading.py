@@ -9,6 +9,7 @@ from typing import final
 
 from zetadp.accountants.events import leaves, neighbourhood
 from zetadp.app.certificates.facts import wording
+from zetadp.app.certificates.facts.announced import announced_lines
 from zetadp.app.certificates.facts.audit import audit_in_words
 from zetadp.app.certificates.facts.decimals import exact
 from zetadp.app.certificates.facts.errata import meaning
@@ -169,6 +170,7 @@ class Reading:
         yield from self.kind.lines(self.setting, self._history())
         yield f"Released: {self.kind.released(self.setting)}."
         yield f"Held-out records: {self.measured()}."
+        yield from announced_lines(self.certificate.announced)
         if self.certificate.ledger is not None:
             yield f"Budget: {ledger_line(self.certificate.ledger)}."
         audit = audit_in_words(run.noise_numbers, run.canaries)

@@ -99,6 +99,37 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("number", name="pk_audit_log_deletions"),
     )
     op.create_table(
+        "announced_data_sets",
+        sa.Column("tenant", sa.String(63), nullable=False),
+        sa.Column("identity", sa.String(64), nullable=False),
+        sa.Column("tag", sa.String(32), nullable=False),
+        sa.PrimaryKeyConstraint("tenant", "identity", name="pk_announced_data_sets"),
+        sa.UniqueConstraint("tag", name="uq_announced_data_sets_tag"),
+    )
+    op.create_table(
+        "announced_plans",
+        sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("job_id", sa.String(64), nullable=False),
+        sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("tag", sa.String(32), nullable=False),
+        sa.Column("ordinal", sa.Integer(), nullable=False),
+        sa.Column("statement", sa.Text(), nullable=False),
+        sa.Column("head_size", sa.Integer(), nullable=True),
+        sa.Column("epsilon", sa.String(64), nullable=True),
+        sa.Column("delta", sa.String(64), nullable=True),
+        sa.PrimaryKeyConstraint("number", name="pk_announced_plans"),
+        sa.UniqueConstraint("tag", "ordinal", name="uq_announced_plans_tag_ordinal"),
+    )
+    op.create_index("ix_announced_plans_job_id", "announced_plans", ["job_id"], unique=False)
+    op.create_table(
+        "certificate_log_heads",
+        sa.Column("size", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("checkpoint", sa.Text(), nullable=False),
+        sa.Column("time_stamps", sa.JSON(), nullable=False),
+        sa.Column("time", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("size", name="pk_certificate_log_heads"),
+    )
+    op.create_table(
         "certificate_log",
         sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("size", sa.Integer(), nullable=False),
@@ -107,11 +138,13 @@ def _create_tables() -> None:
     op.create_table(
         "certificate_log_entries",
         sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("certificate_id", sa.String(64), nullable=False),
+        sa.Column("kind", sa.String(32), nullable=False),
+        sa.Column("subject", sa.String(80), nullable=False),
+        sa.Column("content", sa.String(500), nullable=False),
         sa.Column("leaf", sa.String(64), nullable=False),
         sa.Column("time", sa.DateTime(timezone=True), nullable=False),
         sa.PrimaryKeyConstraint("number", name="pk_certificate_log_entries"),
-        sa.UniqueConstraint("certificate_id", name="uq_certificate_log_entries_certificate_id"),
+        sa.UniqueConstraint("kind", "subject", name="uq_certificate_log_entries_kind_subject"),
     )
     op.create_index("ix_certificate_log_entries_leaf", "certificate_log_entries", ["leaf"], unique=False)
     op.create_table(

@@ -24,6 +24,8 @@ const WORDS = {
   parts: "Do its parts fit together?",
   parts_alone: "Do its statements about each single part follow?",
   log: "Is it in the log?",
+  plan_logged: "Was its plan in the log before the first step?",
+  time_stamps: "Did somebody else stamp the time on that?",
   revocations: "Is the list of revoked keys valid?",
   revocation: "Does its key still count?",
 };
@@ -231,13 +233,15 @@ for (const button of document.querySelectorAll("#forms [data-form]")) {
   const { form } = button.dataset;
   button.addEventListener("click", () => asked(async () => download(`certificate.${ENDINGS[form]}`, await (await request(`/v1/certificates/${shown}?form=${form}`)).blob())));
 }
-byId("inclusion").addEventListener("click", () =>
+byId("proofs").addEventListener("click", () =>
   asked(async () => {
-    const content = await (await request(`/v1/certificates/${shown}/inclusion`)).blob();
-    const proof = JSON.parse(await content.text());
-    const { size } = lines(proof.checkpoint);
-    byId("proved").textContent = `Entry ${proof.leaf_index + 1} of ${size} in the log; ${proof.path.length} hashes lead from it to the signed root. The file is saved; check it offline with "verify --inclusion".`;
-    download("inclusion.json", content);
+    const content = await (await request(`/v1/certificates/${shown}/proofs`)).blob();
+    const proofs = JSON.parse(await content.text());
+    const [proof, checkpoint] = proofs.certificate.split(/\n\n([^]*)/);
+    const [, index, ...path] = proof.split("\n");
+    const before = proofs.plan ? "; its plan was logged before the first step" : "";
+    byId("proved").textContent = `Entry ${Number(index.slice(6)) + 1} of ${lines(checkpoint).size} in the log; ${path.length} hashes lead from it to the signed root${before}. The file is saved; check it offline with "verify --proofs".`;
+    download("proofs.json", content);
   }),
 );
 byId("print").addEventListener("click", () => window.print());

@@ -1,0 +1,113 @@
+r"""A plan that was logged before its first step: what the log's entry is about, and what the certificate says of it.
+
+The log holds a digest of a ``PlanStatement``, with the tag of the data set and the plan's number among those of that data set. Every part
+of the statement is in the certificate too, so whoever has the certificate computes the entry again and looks for it in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal, final
+
+from pydantic import Field, StringConstraints
+
+from zetadp.app.certificates.facts.decimals import DecimalText
+from zetadp.app.certificates.facts.ledger_entry import LedgerFacts
+from zetadp.mechanisms.base import Count, Tally, Value, is_absent
+
+Hex256 = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{64}$")]
+Tag = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{32}$")]
+
+
+@final
+class EarlierRuns(Value):
+    r"""The trainings of the same data set whose plans were logged before, whatever became of them.
+
+    Attributes:
+      certified: how many of them had a certificate when this plan was logged.
+      epsilon, delta: the sums of what their whole plans guarantee, each at its own delta, rounded up: of those that guarantee anything.
+      unguaranteed: how many of them guarantee nothing, or nobody could say in time what.
+    """
+
+    certified: Tally
+    epsilon: DecimalText
+    delta: DecimalText
+    unguaranteed: Tally
+
+
+@final
+class AnnouncedFacts(Value):
+    r"""Where and when the plan was logged.
+
+    Attributes:
+      index: of the entry in the log, from 0.
+      attempt: the attempt that logged it; the run is that attempt's or a later one's.
+      data_set: the tag of the data set: the same for all trainings of it here, and drawn at random.
+      number: this is the so manieth plan for this data set in the log.
+      earlier: about those before it; absent where it is the first.
+      head_size: entries of the log under whose head the plan was stamped and witnessed.
+      time_stamps: how many authorities stamped the time on that head before the first step; 0: none did.
+      cosignatures: how many witnesses signed that head before the first step.
+    """
+
+    index: Tally
+    attempt: Count
+    data_set: Tag
+    number: Count
+    earlier: Annotated[EarlierRuns | None, Field(exclude_if=is_absent)] = None
+    head_size: Count
+    time_stamps: Tally
+    cosignatures: Tally
+
+
+@final
+class PlanStatement(Value):
+    r"""What is logged before the first step, as a digest of its canonical JSON.
+
+    Attributes:
+      job, attempt: whose plan it is.
+      spec, plan: digests of their canonical JSON; noise and event follow from the plan.
+      data_manifest: digest of the commitment to the data.
+      code: digest of the code's list of digests.
+      ledger: the entry that reserved the plan; absent without a ledger.
+      data_set, number, earlier: as in ``AnnouncedFacts``.
+    """
+
+    kind: Literal["zetadp-plan"] = "zetadp-plan"
+    job: Annotated[str, StringConstraints(strict=True, min_length=1, max_length=200)]
+    attempt: Count
+    spec: Hex256
+    plan: Hex256
+    data_manifest: Hex256
+    code: Hex256
+    ledger: Annotated[LedgerFacts | None, Field(exclude_if=is_absent)] = None
+    data_set: Tag
+    number: Count
+    earlier: Annotated[EarlierRuns | None, Field(exclude_if=is_absent)] = None
+
+
+def announced_lines(facts: AnnouncedFacts | None) -> Sequence[str]:
+    """The same in words, for a reader of the certificate."""
+    if facts is None:
+        return ("Plan: it wasn't logged before the first step: nothing shows that it was fixed before its outcome was known.",)
+    stamps = f"{facts.time_stamps} time-stamping authorities" if facts.time_stamps else "no time-stamping authority"
+    witnesses = f"{facts.cosignatures} witnesses" if facts.cosignatures else "no witness"
+    said = (
+        f"Plan: logged before the first step as entry {facts.index + 1}, under a head that {stamps} and {witnesses} had signed by then; "
+        f"who has the proofs beside this certificate can check that."
+    )
+    return said, f"Earlier trainings of this data set: {earlier_in_words(facts)}"
+
+
+def earlier_in_words(facts: AnnouncedFacts) -> str:
+    """How many trainings there were before, and what they cost."""
+    before = facts.number - 1
+    if facts.earlier is None:
+        return "none that this service planned."
+    earlier = facts.earlier
+    rest = f", and {earlier.unguaranteed} with no guarantee that was computed" if earlier.unguaranteed else ""
+    return (
+        f"{before} planned by this service, {earlier.certified} of them certified. Their whole plans add up to epsilon {earlier.epsilon} "
+        f"at delta {earlier.delta}{rest}. A training that was chosen for what earlier ones showed isn't bounded by this sum; a ledger "
+        f"bounds it."
+    )

@@ -1,0 +1,127 @@
+r"""Time stamps on the log's heads (RFC 3161): somebody else says that a head existed at a time.
+
+What is stamped is the head's signed text, by its SHA-256. A stamp is an authority's whole answer, without the authority's certificates:
+whoever checks one has them from elsewhere, in one PEM file: the certificate that signs, its root, and those between.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, final
+
+from zetadp.app.certificates.signing.digests import sha256_of
+
+if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
+    from rfc3161_client import TimeStampResponse, Verifier
+
+CONTENT_TYPE = "application/timestamp-query"
+
+
+class StampRefused(ValueError):
+    """It isn't a time stamp on this text by that authority."""
+
+
+@final
+@dataclass(frozen=True)
+class Stamp:
+    """A time stamp that was checked: when, and by whom (the subject of the certificate that signed)."""
+
+    time: datetime
+    authority: str
+
+
+def stamp_request(text: str) -> tuple[bytes, int]:
+    """The question for an authority, DER, and the number that its answer has to repeat."""
+    from rfc3161_client import HashAlgorithm, TimestampRequestBuilder
+
+    builder = TimestampRequestBuilder().data(text.encode()).hash_algorithm(HashAlgorithm.SHA256)
+    asked = builder.nonce(nonce=True).cert_request(cert_request=False).build()
+    assert asked.nonce is not None
+    return asked.as_bytes(), asked.nonce
+
+
+def accept_answer(answer: bytes, text: str, nonce: int) -> str:
+    """An authority's answer as it is kept. It is about this text and this question; its signature is for readers to check.
+
+    Raises StampRefused.
+    """
+    response = _decoded(answer)
+    if response.status != 0:
+        raise StampRefused("the authority didn't grant a time stamp")
+    if response.tst_info.nonce != nonce:
+        raise StampRefused("isn't an answer to this question")
+    if response.tst_info.message_imprint.message.hex() != sha256_of(text.encode()):
+        raise StampRefused("is about another text")
+    return base64.b64encode(answer).decode()
+
+
+def check_stamp(stamp: str, text: str, authorities: Sequence[str]) -> Stamp:
+    r"""The stamp, if one of these authorities gave it on this text.
+
+    Args:
+      stamp: an answer in base64.
+      authorities: PEM texts, one for each.
+    Raises:
+      StampRefused: none of them did.
+    """
+    from rfc3161_client import VerificationError
+
+    response, reason = _decoded(base64.b64decode(stamp)), "no authority is trusted"
+    for pem in authorities:
+        signing, others = _certificates(pem)
+        try:
+            _verifier(signing, others).verify_message(response, text.encode())
+        except (VerificationError, ValueError, AssertionError) as error:
+            reason = str(error).splitlines()[0][:200]
+        else:
+            return Stamp(response.tst_info.gen_time, signing.subject.rfc4514_string())
+    raise StampRefused(f"isn't by one of the {len(authorities)} trusted authorities, or not about this head: {reason}")
+
+
+def check_authority(pem: str) -> None:
+    """Raises StampRefused unless the PEM text has one certificate that stamps times, and a root."""
+    _certificates(pem)
+
+
+def _decoded(answer: bytes) -> TimeStampResponse:
+    from rfc3161_client import decode_timestamp_response
+
+    try:
+        return decode_timestamp_response(answer)
+    except ValueError as error:
+        raise StampRefused("isn't an authority's answer (RFC 3161)") from error
+
+
+def _certificates(pem: str) -> tuple[Certificate, list[Certificate]]:
+    from cryptography.x509 import ExtendedKeyUsage, ExtensionNotFound, load_pem_x509_certificates
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
+    def stamps(certificate: Certificate) -> bool:
+        try:
+            return ExtendedKeyUsageOID.TIME_STAMPING in certificate.extensions.get_extension_for_class(ExtendedKeyUsage).value
+        except ExtensionNotFound:
+            return False
+
+    try:
+        found = load_pem_x509_certificates(pem.encode())
+    except ValueError as error:
+        raise StampRefused("the authority's certificates can't be read as PEM") from error
+    signing = [certificate for certificate in found if stamps(certificate)]
+    others = [certificate for certificate in found if not stamps(certificate)]
+    if len(signing) != 1 or not any(certificate.issuer == certificate.subject for certificate in others):
+        raise StampRefused("an authority has one certificate that stamps times, and a root")
+    return signing[0], others
+
+
+def _verifier(signing: Certificate, others: list[Certificate]) -> Verifier:
+    from rfc3161_client import VerifierBuilder
+
+    builder = VerifierBuilder().tsa_certificate(signing)
+    for certificate in others:
+        is_root = certificate.issuer == certificate.subject
+        builder = builder.add_root_certificate(certificate) if is_root else builder.add_intermediate_certificate(certificate)
+    return builder.build()

@@ -1,0 +1,24 @@
+r"""Whom a reader trusts beside the keys that sign certificates: authorities that stamp times, and witnesses of logs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+
+@final
+@dataclass(frozen=True)
+class Trust:
+    r"""Whom, and how many of them have to agree.
+
+    Attributes:
+      authorities: time-stamping authorities, each as a PEM text of its certificates.
+      least_time_stamps: of different ones, at least 1 where there are any.
+    """
+
+    authorities: tuple[str, ...] = ()
+    least_time_stamps: int = 1
+
+
+NOBODY = Trust()
+"""What isn't checked then says so."""
