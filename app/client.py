@@ -229,6 +229,14 @@ class Client:
         """The signed head of the log of certificates."""
         return self._checked(self._send("GET", "/v1/log")).content
 
+    def log_checkpoint(self) -> str:
+        """The log's head as text, with the witnesses' signatures."""
+        return self._checked(self._send("GET", "/v1/log/checkpoint")).text
+
+    def log_tile(self, place: str) -> bytes:
+        """A tile of the log, or a bundle of its entries."""
+        return self._checked(self._send("GET", f"/v1/log/tile/{place}")).content
+
     def consistency(self, first: int) -> bytes:
         """The proof that the log of size ``first`` is the beginning of the current one."""
         return self._checked(self._send("GET", f"/v1/log/consistency?first={first}")).content

@@ -75,6 +75,16 @@ class SigningKeyRevoked(CertificateError):
         super().__init__(f"the signing key {key_id} was revoked before the certificate was stored")
 
 
+class TileNotFound(CertificateError, ServiceError):
+    """The log has no such tile, or none yet."""
+
+    problem = ProblemType(404, "tile-not-found", "The log has no such tile.")
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        super().__init__(f"the log has no tile {place[:80]!a}")
+
+
 class LogSizeUnknown(CertificateError, ServiceError):
     """The log never had this size, or the certificate wasn't in it yet."""
 

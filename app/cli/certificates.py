@@ -1,10 +1,13 @@
-r"""``certificate-keys``: signing keys, for the operator. ``log``: the log of certificates, for readers."""
+r"""``certificate-keys``: signing keys, for the operator. ``log``: the log of certificates, for readers.
+``witness``: for whoever vouches that a service shows everybody the same log.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -12,11 +15,15 @@ import typer
 
 from zetadp.app.access.audit_log import AuditLog, local_event
 from zetadp.app.certificates.errors import CertificateError, SigningKeyNotFound
-from zetadp.app.certificates.log.checkpoint import CheckpointRefused, open_checkpoint
+from zetadp.app.certificates.log.checkpoint import CheckpointRefused, log_key, open_checkpoint, origin_of
 from zetadp.app.certificates.log.merkle_proofs import ConsistencyProof, ProofRefused, SignedHead, check_consistency, encode, read_proof
+from zetadp.app.certificates.log.notes import NoteRefused
 from zetadp.app.certificates.log.revocation_list import Reason, Revocation
 from zetadp.app.certificates.log.revocations import revocations
 from zetadp.app.certificates.log.revocations import revoke as revoke_key
+from zetadp.app.certificates.log.tiles import entries_in, places, read_entries
+from zetadp.app.certificates.log.tree import leaf_hash, root_over
+from zetadp.app.certificates.log.witness import LARGEST_REQUEST, Witness, log_keys
 from zetadp.app.certificates.signing.keys import jwks
 from zetadp.app.certificates.signing.keys import rotate as rotate_key
 from zetadp.app.cli.certify import KEYS_FILE, read_keys
@@ -39,6 +46,7 @@ def register(app: typer.Typer) -> None:
     """Add these commands."""
     app.add_typer(key_commands)
     app.add_typer(log_commands)
+    app.command()(witness)
 
 
 @key_commands.command(name="list")
@@ -121,6 +129,96 @@ def check(
         if output is not None:
             output.write_bytes(encode(SignedHead(checkpoint=proof.checkpoint)))
         out.print(f"the log only grew: {old.size} entries then, {new.size} now, root {new.root}", markup=False)
+
+
+@log_commands.command()
+def keys(address: Address = DEFAULT_ADDRESS) -> None:
+    """Print the log's keys as witnesses need them, one a line: the newest first."""
+    with clear_errors(), Client(address) as client:
+        known = client.keys()
+        for key in known.keys:
+            out.print(log_key(origin_of(known.keys[-1]), key).text, markup=False)
+
+
+@log_commands.command()
+def read(address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
+    """Read all of the log, check it against its head, and say what was planned and never certified."""
+    with clear_errors(), _clear_refusals(), Client(address) as client:
+        found, _ = open_checkpoint(client.log_checkpoint(), client.keys())
+        try:
+            entries = [entry for place in places(found.size) for entry in entries_in(client.log_tile(f"entries/{place.text}"))]
+        except ValueError as error:
+            fail(str(error), Exit.FAILED)
+            raise AssertionError from error  # fail() leaves
+        root = root_over([leaf_hash(entry) for entry in entries])
+        if (len(entries), root.hex()) != (found.size, found.root):
+            fail(f"the log's {len(entries)} entries have the root {root.hex()}, its head says {found.size} and {found.root}", Exit.FAILED)
+        told = read_entries(entries)
+        if as_json:
+            out.print(json.dumps(asdict(told), indent=2), markup=False)
+        else:
+            out.print(f"{told.plans} plans of {len(told.data_sets)} data sets, {told.certificates} certificates", markup=False)
+            out.print(f"{told.unannounced} certificates are of plans that weren't logged before", markup=False)
+            for tag, count in told.uncertified.items():
+                out.print(f"data set {tag}: {count} of {told.data_sets[tag]} plans never came to a certificate", markup=False)
+        if told.problems:
+            fail("\n".join(told.problems), Exit.FAILED)
+
+
+@log_commands.command()
+def cosign() -> None:
+    """Ask the witnesses (ZETADP_WITNESSES) to sign the log's present head; on the service's machine."""
+    from zetadp.app.worker.witnessing import WitnessesUnreadable, kept_and_witnessed
+
+    with _operating() as (settings, database, _):
+        try:
+            signed = kept_and_witnessed(settings, database)
+        except WitnessesUnreadable as unreadable:
+            fail(str(unreadable), Exit.USAGE)
+            raise AssertionError from unreadable  # fail() leaves
+    out.print(f"{signed.count} witnesses signed the head of {signed.head.size} entries", markup=False)
+    if signed.count < settings.least_witnesses:
+        raise typer.Exit(int(Exit.FAILED))
+
+
+def witness(
+    name: Annotated[str, typer.Option(help="The name it signs under, such as witness.example.org; it never changes.")],
+    logs: Annotated[Path, typer.Option(help="A file with the keys of the logs it knows, one a line, as `zetadp log keys` prints them.")],
+    folder: Annotated[Path, typer.Option(help="Where its key and what it signed last are kept.")] = Path("zetadp-witness"),
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8100,
+) -> None:
+    """Run a witness of logs: it signs a log's head if the log only grew, and never a second history.
+
+    It prints its own key, which operators and readers need. Losing its folder makes it forget what it signed: keep it.
+    """
+    import uvicorn
+    from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import Route
+
+    with clear_errors():
+        try:
+            log_keys(logs.read_text())
+            own = Witness(folder, name, logs)
+        except NoteRefused as refused:
+            fail(str(refused), Exit.USAGE)
+            raise AssertionError from refused  # fail() leaves
+
+        async def add_checkpoint(request: Request) -> Response:
+            received = bytearray()
+            async for piece in request.stream():
+                received += piece
+                if len(received) > LARGEST_REQUEST:
+                    return Response("the request is too long\n", 413)
+            answer = await run_in_threadpool(own.add_checkpoint, bytes(received))
+            return Response(answer.text, answer.status, media_type=answer.content_type)
+
+        out.print(own.key.text, markup=False)
+        served = Starlette(routes=[Route("/add-checkpoint", add_checkpoint, methods=["POST"])])
+        uvicorn.run(served, host=host, port=port, log_level="warning")
 
 
 @contextmanager

@@ -74,6 +74,7 @@ LISTED: dict[str, dict[str, str]] = {
     "certificates": {
         "certificate-keys": "List, rotate and revoke the keys that sign certificates, on the service's machine.",
         "log": "The log of certificates: keep a head and check that the log only grew.",
+        "witness": "Run a witness of logs: it signs a log's head if the log only grew, and never a second history.",
     },
     "ledger": {"ledger": "Privacy budgets: reserve, commit, release, and check the history."},
     "data": {"data": "Upload files, make data sets from them, list and delete both."},

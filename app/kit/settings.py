@@ -155,6 +155,9 @@ class Settings(BaseSettings):
       time_stamps: addresses of time-stamping authorities (RFC 3161), separated by commas: before a training's first step each is asked to
         stamp the log's head with its plan. None if empty, and certificates say so.
       least_time_stamps: how many of them must have answered before a training begins; with fewer it fails, and has released nothing.
+      witnesses: a file with the witnesses of the log, one a line: its address and its key. They are asked to sign the log's head before a
+        training's first step, and after each certificate.
+      least_witnesses: how many of them must have signed before a training begins; with fewer it fails, and has released nothing.
       policy: a YAML file that says which trainings are accepted; one that can't meet it is refused before it runs, with the field and the
         reason. Without it every training is accepted.
       tenant_jobs: how many jobs of one tenant may be unfinished at a time, calculations included.
@@ -233,6 +236,8 @@ class Settings(BaseSettings):
     training_bytes: Annotated[int, Field(ge=2**28, le=2**50)] | None = None
     time_stamps: Annotated[str, AfterValidator(_addresses), Field(max_length=4000)] = ""
     least_time_stamps: Annotated[int, Field(ge=0, le=16)] = 0
+    witnesses: Path | None = None
+    least_witnesses: Annotated[int, Field(ge=0, le=31)] = 0
     policy: Path | None = None
     tenant_jobs: Annotated[int, Field(ge=1, le=10**9)] = 20_000
     upload_bytes: Annotated[int, Field(ge=1, le=2**40)] = 2 * 2**30

@@ -7,7 +7,7 @@ settings don't make another data set of it. Nothing of it is secret but whose it
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import final
@@ -24,13 +24,12 @@ from zetadp.app.certificates.facts.decimals import fraction, upper
 from zetadp.app.certificates.facts.guarantee import ApproximateDp
 from zetadp.app.certificates.issuing.issue import data_manifest_of, spec_file
 from zetadp.app.certificates.log import journal
-from zetadp.app.certificates.log.checkpoint import LogHead, sign_checkpoint
+from zetadp.app.certificates.log.checkpoint import LogHead
 from zetadp.app.certificates.log.entries import PLAN, plan_entry
 from zetadp.app.certificates.log.service import head_of
 from zetadp.app.certificates.log.time_stamps import CONTENT_TYPE, StampRefused, accept_answer, stamp_request
 from zetadp.app.certificates.signing.canonical import canonical_json
 from zetadp.app.certificates.signing.digests import code_manifest, sha256_of
-from zetadp.app.certificates.signing.keys import signing_key
 from zetadp.app.jobs.attempts import Attempt, Attempts
 from zetadp.app.jobs.document import JOB_DOCUMENT, TrainingDocument
 from zetadp.app.kit.database import now
@@ -38,6 +37,7 @@ from zetadp.app.kit.settings import Settings
 from zetadp.app.tables.certificate_log import AnnouncedPlanRow, AnnouncedSetRow, LogHeadRow
 from zetadp.app.tables.certificates import CertificateRow
 from zetadp.app.tables.jobs import JobRow
+from zetadp.app.worker.witnessing import WitnessesUnreadable, keep_head, signatures, witnessed
 from zetadp.mechanisms import RandomOrigin, TimeLimitReached
 from zetadp.mechanisms.base import Value
 from zetadp.mechanisms.errors import PrivacyError
@@ -67,7 +67,7 @@ def announce(attempt: Attempt, document: TrainingDocument, attempts: Attempts, s
     r"""Log the plan, unless an earlier attempt of the job logged the same, and have its head stamped; what a certificate says of that.
 
     Raises:
-      NotAnnounced: fewer authorities stamped it than ``least_time_stamps``.
+      NotAnnounced: fewer authorities stamped it than ``least_time_stamps``, or fewer witnesses signed it than ``least_witnesses``.
       AttemptSuperseded, StorageUnavailable, InvalidParameter, OSError: as those that it calls.
     """
     fresh = PlanStatement(
@@ -85,23 +85,48 @@ def announce(attempt: Attempt, document: TrainingDocument, attempts: Attempts, s
     logged = attempts.within(attempt, lambda session, job: _logged(session, job, fresh, document, settings))
     if logged.head is None:
         return logged.facts
-    stamps = stamped(settings, logged.head.text)
+    try:
+        signed = witnessed(settings, attempts.reading, lambda first, second: attempts.reading(_proof(first, second)))
+    except WitnessesUnreadable as unreadable:
+        raise NotAnnounced(str(unreadable)) from unreadable
+    if signed.count < settings.least_witnesses:
+        raise NotAnnounced(
+            f"{signed.count} witnesses signed the log with its plan, and {settings.least_witnesses} are asked for: nothing was run and "
+            "nothing released"
+        )
+    stamps = stamped(settings, signed.head.text)
     if len(stamps) < settings.least_time_stamps:
         raise NotAnnounced(
             f"{len(stamps)} of {len(_listed(settings.time_stamps))} time-stamping authorities stamped the log with its plan, and "
             f"{settings.least_time_stamps} are asked for: nothing was run and nothing released"
         )
-    checkpoint = sign_checkpoint(logged.head, signing_key(settings))
 
     def keep(session: Session, _job: JobRow) -> AnnouncedFacts:
-        size = logged.facts.head_size
-        session.merge(LogHeadRow(size=size, checkpoint=checkpoint, time_stamps=stamps, time=now()))
         row = session.get(AnnouncedPlanRow, logged.facts.index)
         assert row is not None  # it was logged a moment ago
-        row.head_size = size
-        return _facts(row, len(stamps))
+        row.head_size = signed.head.size
+        return _facts(row, keep_head(session, signed, stamps))
 
     return attempts.within(attempt, keep)
+
+
+def have_witnessed(attempts: Attempts, settings: Settings) -> None:
+    """Have the witnesses sign the log's head with the certificate that was just stored; the job has ended, whatever comes of it."""
+    if settings.witnesses is None:
+        return
+    try:
+        signed = witnessed(settings, attempts.reading, lambda first, second: attempts.reading(_proof(first, second)))
+
+        def keep(session: Session) -> None:
+            keep_head(session, signed, [])
+
+        attempts.writing(keep)
+    except Exception:
+        _log.exception("head_not_witnessed")
+
+
+def _proof(first: int, second: int) -> Callable[[Session], list[bytes]]:
+    return lambda session: journal.consistency_path(session, first, second)
 
 
 def stamped(settings: Settings, text: str) -> list[str]:
@@ -141,9 +166,8 @@ def _logged(session: Session, job: JobRow, fresh: PlanStatement, document: Train
         if not _same(PlanStatement.model_validate_json(row.statement), fresh):
             continue
         if row.head_size is None:  # logged, and lost before anybody signed its head
-            return _Logged(_facts(row, 0), head_of(session, settings, row.number + 1))
-        head = session.get(LogHeadRow, row.head_size)
-        return _Logged(_facts(row, 0 if head is None else len(head.time_stamps)), None)
+            return _Logged(_facts(row, None), head_of(session, settings, row.number + 1))
+        return _Logged(_facts(row, session.get(LogHeadRow, row.head_size)), None)
     journal.lock(session)  # numbers of plans are given one after the other
     tag = _tag(session, job.tenant, identity_of(document))
     rows = session.scalars(select(AnnouncedPlanRow).where(AnnouncedPlanRow.tag == tag)).all()
@@ -163,7 +187,7 @@ def _logged(session: Session, job: JobRow, fresh: PlanStatement, document: Train
     )
     session.add(row)
     session.flush()
-    return _Logged(_facts(row, 0), head_of(session, settings, index + 1))
+    return _Logged(_facts(row, None), head_of(session, settings, index + 1))
 
 
 def _same(before: PlanStatement, fresh: PlanStatement) -> bool:
@@ -179,7 +203,7 @@ def _tag(session: Session, tenant: str, identity: str) -> str:
     return known.tag
 
 
-def _facts(row: AnnouncedPlanRow, time_stamps: int) -> AnnouncedFacts:
+def _facts(row: AnnouncedPlanRow, head: LogHeadRow | None) -> AnnouncedFacts:
     statement = PlanStatement.model_validate_json(row.statement)
     return AnnouncedFacts(
         index=row.number,
@@ -188,8 +212,8 @@ def _facts(row: AnnouncedPlanRow, time_stamps: int) -> AnnouncedFacts:
         number=row.ordinal,
         earlier=statement.earlier,
         head_size=row.head_size or row.number + 1,
-        time_stamps=time_stamps,
-        cosignatures=0,
+        time_stamps=0 if head is None else len(head.time_stamps),
+        cosignatures=0 if head is None else signatures(head.checkpoint) - 1,
     )
 
 

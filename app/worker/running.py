@@ -31,7 +31,7 @@ from zetadp.app.kit.waiting import Pauses
 from zetadp.app.storage.base import ObjectDamaged, ObjectMissing, StorageUnavailable
 from zetadp.app.tables.job_states import JobState
 from zetadp.app.uploads.availability import at_hand
-from zetadp.app.worker.announcing import NotAnnounced, announce
+from zetadp.app.worker.announcing import NotAnnounced, announce, have_witnessed
 from zetadp.app.worker.child import (
     EXIT_STOPPED,
     LOG,
@@ -305,6 +305,8 @@ class _Run:
 
         try:
             self._patiently(complete)
+            if not self._is_calculation:
+                have_witnessed(self._attempts, self._settings)
         except RunRefused as refusal:
             self._fail(str(refusal))
             return

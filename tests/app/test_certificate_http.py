@@ -18,6 +18,7 @@ from zetadp.app.access.scopes import Scope
 from zetadp.app.certificates.errors import SigningKeyRevoked
 from zetadp.app.certificates.issuing.issue import CertificateInput
 from zetadp.app.certificates.log.evidence import Evidence
+from zetadp.app.certificates.log.notes import NoteKey
 from zetadp.app.certificates.log.revocation_list import Reason
 from zetadp.app.certificates.log.revocations import revoke
 from zetadp.app.certificates.signing.keys import PublicKeySet, jwks, rotate
@@ -196,6 +197,17 @@ def test_a_kept_head_shows_that_the_log_only_grew(service: Service, folder: Path
     told = run(service, "log", "check", "--since", str(folder / "head.json"), "-o", str(tmp_path / "new.json")).stdout
     assert "the log only grew: 4 entries then, 4 now" in told
     run(service, "log", "check", "--since", str(tmp_path / "new.json"), "--keys", str(folder / "jwks.json"))
+
+
+def test_all_of_the_log_can_be_read_and_adds_up(service: Service) -> None:
+    assert "2 plans of 1 data sets, 2 certificates\n0 certificates are of plans that weren't" in run(service, "log", "read").stdout
+    newest, oldest = (NoteKey.read(line) for line in run(service, "log", "keys").stdout.splitlines() if line.startswith("zetadp-log/"))
+    assert (newest.raw, oldest.raw) == tuple(key.raw for key in jwks(service.of).keys)
+    assert newest.name == oldest.name == f"zetadp-log/{jwks(service.of).keys[1].kid}"
+
+
+def test_without_witnesses_nobody_signs_the_head(service: Service) -> None:
+    assert "0 witnesses signed the head of 4 entries\n" in run(service, "log", "cosign").stdout
 
 
 def test_a_head_that_was_changed_is_refused(service: Service, folder: Path, tmp_path: Path) -> None:

@@ -10,8 +10,10 @@ from zetadp.app.certificates.facts.announced import AnnouncedFacts
 from zetadp.app.certificates.facts.report import Check, failed, not_checked, passed
 from zetadp.app.certificates.facts.statement import Statement
 from zetadp.app.certificates.log.checkpoint import LogHead
+from zetadp.app.certificates.log.cosignatures import cosignatures_on
 from zetadp.app.certificates.log.entries import certificate_entry
 from zetadp.app.certificates.log.merkle_proofs import InclusionProof, ProofRefused, Proofs, check_inclusion, read_proof
+from zetadp.app.certificates.log.notes import Note, NoteRefused
 from zetadp.app.certificates.log.plan_evidence import check_plan_logged, check_time_stamps
 from zetadp.app.certificates.log.revocation_list import Reason, Revocation, RevocationList, RevocationsRefused, read_revocations
 from zetadp.app.certificates.log.trust import NOBODY, Trust
@@ -19,6 +21,7 @@ from zetadp.app.certificates.signing.keys import PublicKeySet
 
 REVOKED = "revocation"
 """Name of the check that fails if a key is revoked."""
+WITNESSES = "witnesses"
 
 
 @final
@@ -69,6 +72,7 @@ def check_evidence(signed: Signed, keys: PublicKeySet, evidence: Evidence, trust
     else:
         yield from (_check_key(key_id, revoked, head) for key_id in signed.key_ids)
     yield logged
+    yield _check_witnesses(proofs, signed.announced is not None, trust)
     plan_head, planned = check_plan_logged(signed.statement, keys, proofs, revoked, head)
     yield planned
     yield check_time_stamps(signed.statement.predicate, proofs, plan_head, trust)
@@ -90,6 +94,29 @@ def _check_log(signed: Signed, keys: PublicKeySet, proofs: Proofs | None, revoke
         return None, failed("log", f"the certificate is entry {inclusion.leaf_index + 1}, which isn't after its plan and the head of it")
     where = f"entry {inclusion.leaf_index + 1} of {head.size} in {head.origin} with root {head.root}"
     return head, passed("log", f"{where}, signed by the trusted key {key.kid}")
+
+
+def _check_witnesses(proofs: Proofs | None, is_announced: bool, trust: Trust) -> Check:
+    """Checks that enough of the trusted witnesses signed the head that the certificate is under, and the one of its plan."""
+    if not trust.witnesses:
+        return not_checked(WITNESSES, "no witness of logs is trusted: two readers may have been shown two logs")
+    if proofs is None:
+        return not_checked(WITNESSES, "no proof was given that a witness could have signed")
+    of, least = len(trust.witnesses), trust.least_witnesses
+    told: list[str] = []
+    for name, proof in (("the certificate", proofs.certificate), ("its plan", proofs.plan if is_announced else None)):
+        if proof is None:
+            if name == "its plan" and is_announced:
+                return failed(WITNESSES, "the proof of its plan is missing")
+            continue
+        try:
+            found = cosignatures_on(Note.read(InclusionProof.read(proof).checkpoint), trust.witnesses)
+        except (NoteRefused, ProofRefused) as refused:
+            return failed(WITNESSES, f"the head that {name} is under {refused}")
+        if len(found) < least:
+            return failed(WITNESSES, f"{len(found)} of {of} witnesses signed the head that {name} is under, {least} are asked for")
+        told.append(f"{len(found)} of {of} signed the head that {name} is under")
+    return passed(WITNESSES, f"{'; '.join(told)} (at least {least} asked for)")
 
 
 def _check_key(key_id: str, revoked: RevocationList, head: LogHead | None) -> Check:

@@ -6,7 +6,7 @@ its envelope: a certificate has several forms, DSSE and JWS, and each proves tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from sqlalchemy import select, tuple_
@@ -77,6 +77,12 @@ def number_of_entry(session: Session, entry: bytes) -> int | None:
     """The number of the first entry with this content; None if it isn't in the log."""
     query = select(LogEntryRow.number).where(LogEntryRow.leaf == leaf_hash(entry).hex()).order_by(LogEntryRow.number).limit(1)
     return session.scalar(query)
+
+
+def nodes(session: Session, wanted: Sequence[Node]) -> list[bytes]:
+    """The hashes of these complete subtrees, which must exist."""
+    known = _stored(session, wanted)
+    return [known[node] for node in wanted]
 
 
 def _folded(session: Session, spans: list[Span]) -> list[bytes]:

@@ -2,17 +2,20 @@ r"""The log over HTTP. Heads and consistency proofs are for everybody: they cont
 
 from __future__ import annotations
 
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi.responses import PlainTextResponse
 
 from zetadp.app.access.caller import Caller, requires
 from zetadp.app.access.scopes import Scope
+from zetadp.app.certificates.errors import TileNotFound
 from zetadp.app.certificates.log.checkpoint import LARGEST_LOG
 from zetadp.app.certificates.log.merkle_proofs import ConsistencyProof, Proofs, SignedHead, encode
 from zetadp.app.certificates.log.revocations import signed_revocations
-from zetadp.app.certificates.log.service import consistency_proof, proofs_of, signed_head
+from zetadp.app.certificates.log.service import consistency_proof, newest_head, proofs_of, signed_head
 from zetadp.app.certificates.log.storing import stored_envelope
+from zetadp.app.certificates.log.tiles import entry_bundle, hash_tile, place_in
 from zetadp.app.certificates.signing.jws import MEDIA_TYPE
 from zetadp.app.kit.database import Database
 from zetadp.app.kit.settings import Settings
@@ -22,6 +25,10 @@ router = APIRouter(tags=["certificates"])
 JSON = "application/json"
 REVOCATIONS_PATH = "/.well-known/zetadp-revocations.jws"
 
+_BYTES: dict[int | str, dict[str, Any]] = {
+    200: {"description": "Bytes.", "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
+}
+TilePlace = Annotated[str, Path(max_length=60, description="As C2SP tlog-tiles writes it: `000`, `x001/234`, `000.p/17`.")]
 Size = Annotated[int | None, Query(ge=0, le=LARGEST_LOG, description="Size of the log, in entries; its current size if absent.")]
 
 
@@ -42,6 +49,38 @@ def get_log_head(
     """The signed head of the log of certificates (RFC 9162): its size and root as a C2SP checkpoint. Keep one to check later."""
     with database.reading() as session:
         return Response(encode(signed_head(session, settings, size)), media_type=JSON)
+
+
+@router.get("/v1/log/checkpoint", response_class=PlainTextResponse)
+def get_checkpoint(
+    database: Annotated[Database, Depends(database_of)], settings: Annotated[Settings, Depends(settings_of)]
+) -> PlainTextResponse:
+    """The log's head as a C2SP checkpoint, with the witnesses' signatures if they have signed it. Part of the tiled log (tlog-tiles)."""
+    with database.reading() as session:
+        return PlainTextResponse(newest_head(session, settings), headers={"cache-control": "max-age=1"})
+
+
+@router.get("/v1/log/tile/entries/{place:path}", response_class=Response, responses=_BYTES)
+def get_entries(place: TilePlace, database: Annotated[Database, Depends(database_of)]) -> Response:
+    """Entries of the log, each after its length in two bytes (C2SP tlog-tiles): `000` has the first 256, `000.p/5` the first five."""
+    named = place_in(place)
+    with database.reading() as session:
+        return _tile(place, None if named is None else entry_bundle(session, named))
+
+
+@router.get("/v1/log/tile/{level}/{place:path}", response_class=Response, responses=_BYTES)
+def get_tile(level: Annotated[int, Path(ge=0, le=63)], place: TilePlace, database: Annotated[Database, Depends(database_of)]) -> Response:
+    """Hashes of the log's tree (C2SP tlog-tiles), 256 to a tile: on level 0 those of entries, above each that of a full tile below."""
+    named = place_in(place)
+    with database.reading() as session:
+        return _tile(place, None if named is None else hash_tile(session, level, named))
+
+
+def _tile(place: str, content: bytes | None) -> Response:
+    if content is None:
+        raise TileNotFound(place)
+    # What it says never changes.
+    return Response(content, media_type="application/octet-stream", headers={"cache-control": "public, max-age=31536000, immutable"})
 
 
 @router.get("/v1/log/consistency", response_class=Response, responses={200: {"model": ConsistencyProof}})

@@ -2,6 +2,7 @@ r"""The log's answers: signed heads and proofs, for its current size or an earli
 
 from __future__ import annotations
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from zetadp.app.certificates.errors import CertificateNotFound, LogSizeUnknown
@@ -10,11 +11,15 @@ from zetadp.app.certificates.log.checkpoint import LogHead, open_checkpoint, ori
 from zetadp.app.certificates.log.entries import CERTIFICATE, certificate_entry, plan_index
 from zetadp.app.certificates.log.evidence import Evidence
 from zetadp.app.certificates.log.merkle_proofs import ConsistencyProof, InclusionProof, Proofs, SignedHead, encode
+from zetadp.app.certificates.log.notes import Note
 from zetadp.app.certificates.log.revocations import revocations, signed_revocations
 from zetadp.app.certificates.log.storing import announced_in
 from zetadp.app.certificates.signing.keys import jwks, signing_key
 from zetadp.app.kit.settings import Settings
 from zetadp.app.tables.certificate_log import AnnouncedPlanRow, LogHeadRow
+
+HEADS = 64
+"""Kept heads after an entry that are looked at for witnesses' signatures."""
 
 
 def signed_head(session: Session, settings: Settings, size: int | None = None) -> SignedHead:
@@ -72,10 +77,12 @@ def head_of(session: Session, settings: Settings, size: int) -> LogHead:
 
 def _proofs(session: Session, settings: Settings, number: int, size: int | None) -> Proofs:
     present = journal.size_of(session)
-    chosen = present if size is None else size
+    kept = None if size is not None else _witnessed_head(session, number)
+    chosen = kept.size if kept is not None else present if size is None else size
     if not number < chosen <= present:
         raise LogSizeUnknown("size", f"from {number + 1}, where the certificate is in the log, to {present}", chosen)
-    certificate = InclusionProof(_checkpoint(session, settings, chosen), number, tuple(journal.inclusion_path(session, number, chosen)))
+    checkpoint = _checkpoint(session, settings, chosen) if kept is None else _counting(kept.checkpoint, settings)
+    certificate = InclusionProof(checkpoint, number, tuple(journal.inclusion_path(session, number, chosen)))
     plan, stamps = _plan_proof(session, settings, number)
     return Proofs(certificate=certificate.text, plan=plan, time_stamps=stamps)
 
@@ -87,16 +94,32 @@ def _plan_proof(session: Session, settings: Settings, number: int) -> tuple[str 
     if index is None or planned is None or planned.head_size is None:
         return None, ()
     kept = session.get(LogHeadRow, planned.head_size)
-    # A key may have been revoked since: then the same head is signed again, by another.
-    checkpoint = kept.checkpoint if kept is not None and _still_counts(kept.checkpoint, settings) else None
-    checkpoint = checkpoint or _checkpoint(session, settings, planned.head_size)
+    checkpoint = _checkpoint(session, settings, planned.head_size) if kept is None else _counting(kept.checkpoint, settings)
     path = tuple(journal.inclusion_path(session, index, planned.head_size))
     return InclusionProof(checkpoint, index, path).text, tuple(kept.time_stamps) if kept is not None else ()
 
 
-def _still_counts(checkpoint: str, settings: Settings) -> bool:
-    _, key = open_checkpoint(checkpoint, jwks(settings))
-    return revocations(settings).find(key.kid) is None
+def newest_head(session: Session, settings: Settings) -> str:
+    """The newest checkpoint that witnesses signed, if that is of the present size; else one of the present size, signed now."""
+    kept = session.get(LogHeadRow, size := journal.size_of(session))
+    return _checkpoint(session, settings, size) if kept is None else _counting(kept.checkpoint, settings)
+
+
+def _witnessed_head(session: Session, number: int) -> LogHeadRow | None:
+    """Of the heads after this entry that were kept, the one that most witnesses signed, the earliest of those; None if none did."""
+    later = session.scalars(select(LogHeadRow).where(LogHeadRow.size > number).order_by(LogHeadRow.size).limit(HEADS)).all()
+    signed = [(len(Note.read(head.checkpoint).signatures), head) for head in later]
+    most = max((count for count, _ in signed), default=1)
+    return next((head for count, head in signed if count == most), None) if most > 1 else None
+
+
+def _counting(checkpoint: str, settings: Settings) -> str:
+    """The checkpoint; newly signed by the service, if the key that signed it was revoked since. Witnesses signed the text alone."""
+    head, key = open_checkpoint(checkpoint, jwks(settings))
+    if revocations(settings).find(key.kid) is None:
+        return checkpoint
+    others = [one.line for one in Note.read(checkpoint).signatures if one.name != head.origin]
+    return sign_checkpoint(head, signing_key(settings)) + "".join(others)
 
 
 def _checkpoint(session: Session, settings: Settings, size: int) -> str:

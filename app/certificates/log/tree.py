@@ -100,6 +100,18 @@ def fold(span: Span, hash_of: Callable[[Node], bytes]) -> bytes:
     return found
 
 
+def root_over(leaves: Sequence[bytes]) -> bytes:
+    """The root over these leaves' hashes."""
+    level = list(leaves)
+    if not level:
+        return EMPTY_ROOT
+    while len(level) > 1:
+        pairs = [node_hash(level[place], level[place + 1]) for place in range(0, len(level) - 1, 2)]
+        # A last one without a partner rises as it is: that splits at the largest power of two below, as the definition does.
+        level = pairs + level[len(level) - len(level) % 2 :]
+    return level[0]
+
+
 def root_from_inclusion(leaf: bytes, index: int, size: int, path: Sequence[bytes]) -> bytes | None:
     """The root that an inclusion proof leads to (RFC 9162, 2.1.3.2); None if its length isn't that of such a proof."""
     if not 0 <= index < size:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
+from zetadp.app.certificates.log.notes import NoteKey
+
 
 @final
 @dataclass(frozen=True)
@@ -13,11 +15,15 @@ class Trust:
 
     Attributes:
       authorities: time-stamping authorities, each as a PEM text of its certificates.
-      least_time_stamps: of different ones, at least 1 where there are any.
+      least_time_stamps: of different ones, at least 1.
+      witnesses: of the log, by their keys.
+      least_witnesses: more than half of them.
     """
 
     authorities: tuple[str, ...] = ()
     least_time_stamps: int = 1
+    witnesses: tuple[NoteKey, ...] = ()
+    least_witnesses: int = 1
 
 
 NOBODY = Trust()

@@ -12,6 +12,7 @@ from zetadp.app.certificates.facts.guarantee import ApproximateDp, NoGuarantee
 from zetadp.app.certificates.facts.report import Check, PolicyVerdict, Rule, Status
 from zetadp.app.certificates.facts.statement import PrivacyCertificate
 from zetadp.app.certificates.facts.wording import EXACT, variates
+from zetadp.app.certificates.log.evidence import WITNESSES
 from zetadp.app.certificates.log.plan_evidence import PLAN_LOGGED, TIME_STAMPS
 from zetadp.app.certificates.policy.schema import Policy
 from zetadp.mechanisms import RandomOrigin
@@ -179,6 +180,9 @@ def _proved(policy: Policy, outcomes: dict[str, Status], said: dict[str, str]) -
     if policy.plan_logged == "required":
         is_met = outcomes.get(PLAN_LOGGED) is Status.PASSED
         yield _rule("plan_logged", "a proof that the plan was logged before the first step", said.get(PLAN_LOGGED, "none"), is_met)
+    if policy.witnesses is not None:
+        required = f"signatures by at least {policy.witnesses.least} of {len(policy.witnesses.keys)} witnesses"
+        yield _rule("witnesses", required, said.get(WITNESSES, "none"), outcomes.get(WITNESSES) is Status.PASSED)
     if policy.time_stamps is not None:
         required = f"stamps by at least {policy.time_stamps.least} of {len(policy.time_stamps.authorities)} authorities"
         yield _rule("time_stamps", required, said.get(TIME_STAMPS, "none"), outcomes.get(TIME_STAMPS) is Status.PASSED)

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal, final
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
 from zetadp.app.certificates.facts.decimals import DecimalText, fraction
+from zetadp.app.certificates.log.notes import COSIGNATURE, NoteKey, NoteRefused
 from zetadp.app.certificates.log.time_stamps import StampRefused, check_authority
-from zetadp.app.certificates.log.trust import NOBODY, Trust
+from zetadp.app.certificates.log.trust import Trust
 from zetadp.mechanisms.base import Adjacency, PrivacyUnit, Tally, Value, is_absent
 from zetadp.mechanisms.errors import InvalidParameter
 
@@ -48,6 +49,41 @@ class TimeStamps(Value):
     ]
 
 
+def _a_witness(text: str) -> str:
+    try:
+        key = NoteKey.read(text)
+    except NoteRefused as refused:
+        raise ValueError(str(refused)) from refused
+    if key.kind != COSIGNATURE:
+        raise ValueError("is a log's key, not a witness's")
+    return text
+
+
+@final
+class Witnesses(Value):
+    r"""Who must have seen that the log only grew.
+
+    Attributes:
+      least: how many of them; more than half, since two histories could otherwise both be signed by so many.
+      keys: of the witnesses, each as ``name+hash+key`` (C2SP signed-note), which ``zetadp witness`` prints.
+    """
+
+    least: Annotated[int, Field(strict=True, ge=1, le=32)]
+    keys: Annotated[
+        tuple[Annotated[str, StringConstraints(strict=True, max_length=300), AfterValidator(_a_witness)], ...],
+        Field(min_length=1, max_length=32),
+    ]
+
+    @model_validator(mode="after")
+    def _check(self) -> Witnesses:
+        count = len({NoteKey.read(key).raw for key in self.keys})
+        if count != len(self.keys):
+            raise InvalidParameter("keys", "keys of different witnesses", f"{len(self.keys)} with {count} different ones")
+        if not count < 2 * self.least <= 2 * count:
+            raise InvalidParameter("least", f"more than half of the {count} witnesses, and at most all", self.least)
+        return self
+
+
 @final
 class Policy(Value):
     r"""What is demanded; a certificate that isn't valid meets no policy.
@@ -66,6 +102,8 @@ class Policy(Value):
       given_weights: ``forbidden``: training started from no weights that the guarantee takes as public.
       plan_logged: ``required``: it is proved that the plan was logged before the first step.
       time_stamps: at least so many of these authorities stamped the time on the log's head with the plan in it; absent: none is asked for.
+      witnesses: at least so many of these witnesses of logs signed the heads that plan and certificate are under; absent: none is asked
+        for.
       most_earlier_runs: how many trainings of the same data set its service may have planned before, at most; absent: any number.
       checks: checks that must have passed; without this, one that couldn't be made for want of a file is accepted. ``log``,
         ``revocation`` and ``file model.safetensors`` are among them.
@@ -84,6 +122,7 @@ class Policy(Value):
     given_weights: Literal["forbidden", "any"] = "any"
     plan_logged: Demand = "any"
     time_stamps: Annotated[TimeStamps | None, Field(exclude_if=is_absent)] = None
+    witnesses: Annotated[Witnesses | None, Field(exclude_if=is_absent)] = None
     most_earlier_runs: Annotated[Tally | None, Field(exclude_if=is_absent)] = None
     checks: Annotated[tuple[CheckName, ...], Field(max_length=100)] = ()
 
@@ -99,8 +138,13 @@ class Policy(Value):
     @property
     def trust(self) -> Trust:
         """Whom verification trusts beside the keys that sign certificates."""
-        stamps = self.time_stamps
-        return NOBODY if stamps is None else Trust(authorities=stamps.authorities, least_time_stamps=stamps.least)
+        stamps, witnesses = self.time_stamps, self.witnesses
+        return Trust(
+            authorities=() if stamps is None else stamps.authorities,
+            least_time_stamps=1 if stamps is None else stamps.least,
+            witnesses=() if witnesses is None else tuple(map(NoteKey.read, witnesses.keys)),
+            least_witnesses=1 if witnesses is None else witnesses.least,
+        )
 
     def admits(self, epsilon: str, delta: str) -> bool:
         """Whether this pair is small enough; compared as the decimal numbers that both say."""
