@@ -2,6 +2,8 @@ r"""``certificate`` and ``verify``: get a certificate with everything that prove
 
 from __future__ import annotations
 
+import tempfile
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -16,12 +18,17 @@ from zetadp.app.certificates.page.plain import describe
 from zetadp.app.certificates.page.rendering import rendered
 from zetadp.app.certificates.policy.reading import PolicyUnreadable, read_policy
 from zetadp.app.certificates.policy.schema import Policy
-from zetadp.app.certificates.signing.keys import PublicKeySet
+from zetadp.app.certificates.signing.keys import PublicKeySet, write_once
+from zetadp.app.certificates.signing.noise_keys import kept_noise_key
+from zetadp.app.certificates.verification.audited import prepared_rerun
 from zetadp.app.certificates.verification.opening import CertificateUnreadable, open_certificate
 from zetadp.app.certificates.verification.verify import read
 from zetadp.app.certificates.verification.verify import verify as verify_envelope
 from zetadp.app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, Key, clear_errors, error, fail, out, print_json
+from zetadp.app.cli.processes import read_settings
 from zetadp.app.client import Client, RequestRefused
+from zetadp.app.storage.opening import storage_of
+from zetadp.trainer.specs.releases import Repeated
 
 KEYS_FILE = "jwks.json"
 CERTIFICATE_FILE = "certificate.json"
@@ -37,6 +44,8 @@ def register(app: typer.Typer) -> None:
     app.command()(certificate)
     app.command()(verify)
     app.command()(certificate_page)
+    app.command()(noise_key)
+    app.command()(rerun)
 
 
 def certificate(
@@ -183,6 +192,54 @@ def certificate_page(
             raise AssertionError from error  # fail() leaves
         output.write_bytes(pdf_of(document) if output.suffix == ".pdf" else html_of(document).encode())
         out.print(f"{document.verdict.headline}\n{output}", markup=False)
+
+
+def noise_key(
+    job_id: Annotated[str, typer.Argument(help="Id of the job.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write it; only you can read the file.")],
+) -> None:
+    """Open the noise key of a job, on the service's machine, for an auditor. Whoever has it isn't bound by the job's guarantee."""
+    with clear_errors():
+        settings = read_settings()
+        key = kept_noise_key(storage_of(settings).store, job_id)
+        if key is None:
+            fail(f"no noise key was kept for job {job_id} (ZETADP_KEEP_NOISE_KEYS)", Exit.NOT_FOUND)
+            raise AssertionError  # fail() leaves
+        if not write_once(output, key.hex().encode()):
+            fail(f"{output}: there is such a file already", Exit.USAGE)
+    out.print(
+        f"{output}: whoever has this file and what was released can take the noise away: the guarantee of job {job_id} doesn't hold for "
+        "them. Hand it over where it is used, and delete it then.",
+        markup=False,
+    )
+
+
+def rerun(
+    folder: Annotated[Path, typer.Argument(help="What `certificate JOB` saved: certificate, proofs, spec and releases.")],
+    noise_key: Annotated[Path, typer.Option(help="The opened key, which `noise-key` wrote.")],
+    keys: Annotated[Path | None, typer.Option(help=f"Public keys you trust (JWKS); {KEYS_FILE} in the folder if absent.")] = None,
+) -> None:
+    """Repeat a certified training with its opened noise key, where its data are, and compare every release to the bit.
+
+    It exits with 1, and says at which step, if the run departed from what was planned and recorded. On a processor, with the code and the
+    versions of the run; other hardware may round otherwise.
+    """
+    with clear_errors():
+        given = prepared_rerun(folder, read_keys(keys or folder / KEYS_FILE), noise_key)
+        if isinstance(given, str):
+            fail(given, Exit.FAILED)
+            raise AssertionError  # fail() leaves
+        out.print("the certificate is valid, and its plan is committed to this key; training again", markup=False)
+        repeat = import_module("zetadp.trainer.rerun").repeat  # loads torch
+        with tempfile.TemporaryDirectory() as workdir:
+            found: Repeated = repeat(given.request, given.secret, given.recorded, Path(workdir), lambda _event: None)
+    out.print(f"{found.same} of {found.recorded} releases are the same, bit for bit", markup=False)
+    if found.departed is not None:
+        site, step = found.departed
+        fail(f"the run departed from its plan at step {step}{f' of site {site}' if site else ''}", Exit.FAILED)
+    if found.model_sha256 != given.model_sha256:
+        fail("every release is the same, but the model isn't the one that follows from them", Exit.FAILED)
+    out.print("the model is the one that follows from them", markup=False)
 
 
 def read_keys(path: Path) -> PublicKeySet:

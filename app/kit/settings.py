@@ -158,6 +158,8 @@ class Settings(BaseSettings):
       witnesses: a file with the witnesses of the log, one a line: its address and its key. They are asked to sign the log's head before a
         training's first step, and after each certificate.
       least_witnesses: how many of them must have signed before a training begins; with fewer it fails, and has released nothing.
+      keep_noise_keys: whether each training's noise follows from a secret key that its plan is committed to, and that is kept: an auditor
+        who is given it can repeat the run (``zetadp rerun``). Whoever else gets hold of it is not bound by the guarantee.
       policy: a YAML file that says which trainings are accepted; one that can't meet it is refused before it runs, with the field and the
         reason. Without it every training is accepted.
       tenant_jobs: how many jobs of one tenant may be unfinished at a time, calculations included.
@@ -238,6 +240,7 @@ class Settings(BaseSettings):
     least_time_stamps: Annotated[int, Field(ge=0, le=16)] = 0
     witnesses: Path | None = None
     least_witnesses: Annotated[int, Field(ge=0, le=31)] = 0
+    keep_noise_keys: bool = False
     policy: Path | None = None
     tenant_jobs: Annotated[int, Field(ge=1, le=10**9)] = 20_000
     upload_bytes: Annotated[int, Field(ge=1, le=2**40)] = 2 * 2**30

@@ -66,8 +66,8 @@ class AnnouncedSetRow(Base):
 class AnnouncedPlanRow(Base):
     """A plan in the log: its entry, its job and attempt, its data set's tag and its number there, and the logged statement.
 
-    ``head_size``: of the head that was signed for it; null until then. ``epsilon`` and ``delta``: what the whole plan guarantees, as
-    decimal numbers; null until somebody asks, and empty where it guarantees nothing.
+    ``head_size``: of the head that was signed for it; null until then. ``beacon``: as its certificate will name it. ``epsilon`` and
+    ``delta``: what the whole plan guarantees, as decimal numbers; null until somebody asks, and empty where it guarantees nothing.
     """
 
     __tablename__ = "announced_plans"
@@ -79,6 +79,7 @@ class AnnouncedPlanRow(Base):
     ordinal: Mapped[int]
     statement: Mapped[str] = mapped_column(Text())
     head_size: Mapped[int | None]
+    beacon: Mapped[str | None] = mapped_column(String(64))
     epsilon: Mapped[str | None] = mapped_column(String(64))
     delta: Mapped[str | None] = mapped_column(String(64))
 

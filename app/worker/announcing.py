@@ -26,14 +26,17 @@ from zetadp.app.certificates.issuing.issue import data_manifest_of, spec_file
 from zetadp.app.certificates.log import journal
 from zetadp.app.certificates.log.checkpoint import LogHead
 from zetadp.app.certificates.log.entries import PLAN, plan_entry
+from zetadp.app.certificates.log.notes import Note
 from zetadp.app.certificates.log.service import head_of
 from zetadp.app.certificates.log.time_stamps import CONTENT_TYPE, StampRefused, accept_answer, stamp_request
 from zetadp.app.certificates.signing.canonical import canonical_json
 from zetadp.app.certificates.signing.digests import code_manifest, sha256_of
+from zetadp.app.certificates.signing.noise_keys import commitment, noise_key_of, run_secret
 from zetadp.app.jobs.attempts import Attempt, Attempts
 from zetadp.app.jobs.document import JOB_DOCUMENT, TrainingDocument
 from zetadp.app.kit.database import now
 from zetadp.app.kit.settings import Settings
+from zetadp.app.storage.opening import storage_of
 from zetadp.app.tables.certificate_log import AnnouncedPlanRow, AnnouncedSetRow, LogHeadRow
 from zetadp.app.tables.certificates import CertificateRow
 from zetadp.app.tables.jobs import JobRow
@@ -41,6 +44,7 @@ from zetadp.app.worker.witnessing import WitnessesUnreadable, keep_head, signatu
 from zetadp.mechanisms import RandomOrigin, TimeLimitReached
 from zetadp.mechanisms.base import Value
 from zetadp.mechanisms.errors import PrivacyError
+from zetadp.trainer.specs.algorithms.comparison import Comparison
 
 ASKING_SECONDS = 10.0
 """How long an authority may take."""
@@ -70,6 +74,7 @@ def announce(attempt: Attempt, document: TrainingDocument, attempts: Attempts, s
       NotAnnounced: fewer authorities stamped it than ``least_time_stamps``, or fewer witnesses signed it than ``least_witnesses``.
       AttemptSuperseded, StorageUnavailable, InvalidParameter, OSError: as those that it calls.
     """
+    key = noise_key_of(storage_of(settings).store, attempt.job_id) if is_repeatable(document, settings) else None
     fresh = PlanStatement(
         job=attempt.job_id,
         attempt=attempt.number,
@@ -78,6 +83,7 @@ def announce(attempt: Attempt, document: TrainingDocument, attempts: Attempts, s
         data_manifest=sha256_of(data_manifest_of(attempt.job_id, document.spec, document.plan, settings)),
         code=sha256_of(code_manifest()),
         ledger=attempt.charge,
+        noise_key=None if key is None else commitment(key),
         data_set="0" * 32,
         number=1,
     )
@@ -105,6 +111,7 @@ def announce(attempt: Attempt, document: TrainingDocument, attempts: Attempts, s
         row = session.get(AnnouncedPlanRow, logged.facts.index)
         assert row is not None  # it was logged a moment ago
         row.head_size = signed.head.size
+        row.beacon = None if key is None else _beacon(stamps, signed.checkpoint)
         return _facts(row, keep_head(session, signed, stamps))
 
     return attempts.within(attempt, keep)
@@ -127,6 +134,25 @@ def have_witnessed(attempts: Attempts, settings: Settings) -> None:
 
 def _proof(first: int, second: int) -> Callable[[Session], list[bytes]]:
     return lambda session: journal.consistency_path(session, first, second)
+
+
+def is_repeatable(document: TrainingDocument, settings: Settings) -> bool:
+    """Whether the run's noise key is kept, so that an auditor may repeat it: of one training in one process, with secret randomness."""
+    spec = document.spec
+    return settings.keep_noise_keys and document.runtime.processes == 1 and not spec.reproducible and not isinstance(spec, Comparison)
+
+
+def secret_of(facts: AnnouncedFacts, job_id: str, settings: Settings) -> bytes | None:
+    """What the run's randomness follows from; None where that is nothing that was kept."""
+    if facts.noise_key is None:
+        return None
+    return run_secret(noise_key_of(storage_of(settings).store, job_id), facts.beacon)
+
+
+def _beacon(stamps: Sequence[str], checkpoint: str) -> str | None:
+    """Of what others gave for this head, which nobody could know before."""
+    others = [one.line for one in Note.read(checkpoint).signatures][1:]
+    return sha256_of(stamps[0].encode()) if stamps else sha256_of(others[0].encode()) if others else None
 
 
 def stamped(settings: Settings, text: str) -> list[str]:
@@ -182,6 +208,7 @@ def _logged(session: Session, job: JobRow, fresh: PlanStatement, document: Train
         ordinal=statement.number,
         statement=canonical_json(statement).decode(),
         head_size=None,
+        beacon=None,
         epsilon=None,
         delta=None,
     )
@@ -192,7 +219,7 @@ def _logged(session: Session, job: JobRow, fresh: PlanStatement, document: Train
 
 def _same(before: PlanStatement, fresh: PlanStatement) -> bool:
     """Whether both are about the same plan, data, code and charge."""
-    return all(getattr(before, name) == getattr(fresh, name) for name in ("spec", "plan", "data_manifest", "code", "ledger"))
+    return all(getattr(before, name) == getattr(fresh, name) for name in ("spec", "plan", "data_manifest", "code", "ledger", "noise_key"))
 
 
 def _tag(session: Session, tenant: str, identity: str) -> str:
@@ -213,6 +240,8 @@ def _facts(row: AnnouncedPlanRow, head: LogHeadRow | None) -> AnnouncedFacts:
         earlier=statement.earlier,
         head_size=row.head_size or row.number + 1,
         time_stamps=0 if head is None else len(head.time_stamps),
+        noise_key=statement.noise_key,
+        beacon=row.beacon,
         cosignatures=0 if head is None else signatures(head.checkpoint) - 1,
     )
 

@@ -17,6 +17,7 @@ import structlog
 
 from zetadp.app.certificates.errors import CertificateRefused, SigningKeyUnusable
 from zetadp.app.certificates.facts.announced import AnnouncedFacts
+from zetadp.app.certificates.signing.keys import write_once
 from zetadp.app.jobs.attempts import Attempt, Attempts, AttemptSuperseded
 from zetadp.app.jobs.calculation import CalculationDocument
 from zetadp.app.jobs.document import TrainingDocument
@@ -31,7 +32,7 @@ from zetadp.app.kit.waiting import Pauses
 from zetadp.app.storage.base import ObjectDamaged, ObjectMissing, StorageUnavailable
 from zetadp.app.tables.job_states import JobState
 from zetadp.app.uploads.availability import at_hand
-from zetadp.app.worker.announcing import NotAnnounced, announce, have_witnessed
+from zetadp.app.worker.announcing import NotAnnounced, announce, have_witnessed, secret_of
 from zetadp.app.worker.child import (
     EXIT_STOPPED,
     LOG,
@@ -47,7 +48,7 @@ from zetadp.app.worker.hardware import visible
 from zetadp.app.worker.memory import exceeds
 from zetadp.mechanisms.errors import PrivacyError
 from zetadp.trainer.data import Uploaded
-from zetadp.trainer.request import LOST
+from zetadp.trainer.request import LOST, NOISE_KEY
 from zetadp.trainer.specs.report import Failed, Progress, Started
 from zetadp.trainer.team_place import TeamPlace
 
@@ -170,6 +171,7 @@ class _Run:
         if not self._announce():
             return
         write_request(place.folder, self._attempt.document)
+        self._write_noise_key(place)
         with sole_user(folder, lambda: self._reason_to_stop() is not None, self._settings.lease_seconds) as lock:
             if lock is None:
                 self._end_stopped(self._reason_to_stop())
@@ -209,6 +211,15 @@ class _Run:
                 self._fail(f"its plan wasn't logged: {' '.join(str(refused).split())}")
                 return False
         return True
+
+    def _write_noise_key(self, place: Workspace) -> None:
+        """What the child's randomness follows from, in its folder, if it is kept; the file is never kept with the others."""
+        path = place.folder / NOISE_KEY
+        path.unlink(missing_ok=True)
+        announced = self._announced
+        secret = None if announced is None else self._patiently(lambda: secret_of(announced, self._attempt.job_id, self._settings))
+        if secret is not None:
+            write_once(path, secret)
 
     def _data_sets(self, place: Workspace) -> Path:
         """The folder of the data sets made from uploads, with the one that this job needs."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Protocol, Self, TypeVar, final
 
@@ -117,6 +118,8 @@ class RandomStream:
         # A key is used for one stream only, so a zero counter block never repeats under it.
         self._stream = KeyStream(key)
         self.origin = origin
+        # Sees what was released with this stream's noise, bytes that are public by then; set for runs that an auditor may repeat.
+        self.observed: Callable[[bytes], None] | None = None
         self._second: RandomStream | None = None
 
     @classmethod

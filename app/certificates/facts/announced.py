@@ -48,6 +48,10 @@ class AnnouncedFacts(Value):
       head_size: entries of the log under whose head the plan was stamped and witnessed.
       time_stamps: how many authorities stamped the time on that head before the first step; 0: none did.
       cosignatures: how many witnesses signed that head before the first step.
+      noise_key: digest of the secret key that the run's randomness follows from; absent where every stream had a key of its own, which
+        nobody kept.
+      beacon: digest of the time stamp, or else the witness's signature, that the randomness follows from too; absent without a noise key,
+        and where nobody gave either.
     """
 
     index: Tally
@@ -58,6 +62,8 @@ class AnnouncedFacts(Value):
     head_size: Count
     time_stamps: Tally
     cosignatures: Tally
+    noise_key: Annotated[Hex256 | None, Field(exclude_if=is_absent)] = None
+    beacon: Annotated[Hex256 | None, Field(exclude_if=is_absent)] = None
 
 
 @final
@@ -70,6 +76,7 @@ class PlanStatement(Value):
       data_manifest: digest of the commitment to the data.
       code: digest of the code's list of digests.
       ledger: the entry that reserved the plan; absent without a ledger.
+      noise_key: as in ``AnnouncedFacts``.
       data_set, number, earlier: as in ``AnnouncedFacts``.
     """
 
@@ -81,6 +88,7 @@ class PlanStatement(Value):
     data_manifest: Hex256
     code: Hex256
     ledger: Annotated[LedgerFacts | None, Field(exclude_if=is_absent)] = None
+    noise_key: Annotated[Hex256 | None, Field(exclude_if=is_absent)] = None
     data_set: Tag
     number: Count
     earlier: Annotated[EarlierRuns | None, Field(exclude_if=is_absent)] = None
@@ -96,6 +104,11 @@ def announced_lines(facts: AnnouncedFacts | None) -> Sequence[str]:
         f"Plan: logged before the first step as entry {facts.index + 1}, under a head that {stamps} and {witnesses} had signed by then; "
         f"who has the proofs beside this certificate can check that."
     )
+    if facts.noise_key is not None:
+        said += (
+            " Its noise follows from a secret key that the plan is committed to: the operator can open it to an auditor, who then repeats "
+            "the run. Whoever learns that key is not bound by the guarantee."
+        )
     return said, f"Earlier trainings of this data set: {earlier_in_words(facts)}"
 
 

@@ -48,6 +48,7 @@ def plan_statement_of(statement: Statement) -> PlanStatement | None:
         data_manifest=files[DATA_MANIFEST],
         code=files[CODE_MANIFEST],
         ledger=certificate.ledger,
+        noise_key=announced.noise_key,
         data_set=announced.data_set,
         number=announced.number,
         earlier=announced.earlier,

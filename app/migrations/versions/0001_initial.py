@@ -115,6 +115,7 @@ def _create_tables() -> None:
         sa.Column("ordinal", sa.Integer(), nullable=False),
         sa.Column("statement", sa.Text(), nullable=False),
         sa.Column("head_size", sa.Integer(), nullable=True),
+        sa.Column("beacon", sa.String(64), nullable=True),
         sa.Column("epsilon", sa.String(64), nullable=True),
         sa.Column("delta", sa.String(64), nullable=True),
         sa.PrimaryKeyConstraint("number", name="pk_announced_plans"),

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from zetadp.mechanisms.sampling.source import NoiseSource, RandomOrigin, RandomStream
 from zetadp.trainer.engine.membership import seed_of
+from zetadp.trainer.engine.noise.run_key import RunKey, run_key
 from zetadp.trainer.engine.noise.torch_source import TorchSource
 from zetadp.trainer.engine.team.interface import Team
 from zetadp.trainer.specs.base import TrainingSpec
@@ -71,6 +72,27 @@ class FreshRandomness:
 
 
 @final
+class CommittedRandomness:
+    """One stream per step and purpose, all from a key that the run's plan was committed to; private as long as that key is."""
+
+    def __init__(self, key: RunKey, site: int) -> None:
+        self._key, self._site = key, site
+
+    @property
+    def origin(self) -> RandomOrigin:
+        return RandomOrigin.OPERATING_SYSTEM
+
+    def sampling(self, step: int, /) -> RandomStream:
+        return self._key.stream(f"sampling {self._site} {step}")
+
+    def noise(self, step: int, /) -> RandomStream:
+        return self._key.noise(self._site, step)
+
+    def noise_source(self, step: int, device: torch.device, /) -> NoiseSource[Tensor]:
+        return TorchSource(self.noise(step), device)
+
+
+@final
 class SeededRandomness:
     """One stream per step and purpose, all from a seed: a resumed run equals an uninterrupted one. Not private if the seed is known."""
 
@@ -101,13 +123,17 @@ class SeededRandomness:
 def randomness_of(seed: int | None, site: int, team: Team) -> Randomness:
     """The randomness of one site in one process: no two of them share a stream. ``seed`` is None if the run isn't reproducible."""
     if seed is None:
-        return FreshRandomness()
+        key = run_key()
+        return FreshRandomness() if key is None else CommittedRandomness(key, site)
     return SeededRandomness(seed if (site, team.rank) == (0, 0) else seed_of(seed, f"site {site} process {team.rank}"))
 
 
 def stream_of(spec: TrainingSpec, purpose: str) -> RandomStream:
-    """A stream for one purpose: from the seed if the run is reproducible, else fresh from the operating system."""
-    return RandomStream.from_operating_system() if spec.seed is None else RandomStream.from_seed(spec.seed, purpose)
+    """A stream for one purpose: from the seed if the run is reproducible, from the run's key if it has one, else fresh from the system."""
+    if spec.seed is not None:
+        return RandomStream.from_seed(spec.seed, purpose)
+    key = run_key()
+    return RandomStream.from_operating_system() if key is None else key.stream(purpose)
 
 
 def origin_of(spec: TrainingSpec) -> RandomOrigin:

@@ -63,15 +63,21 @@ class TorchSource:
 
     def released(self, value: Tensor, noise: Tensor, factor: float, largest: float, scale: float) -> Tensor:
         if self._by_torch and value.numel() > FEW:
-            return torch_kernel.released(value, noise, factor, largest, scale)
+            return self._observed(torch_kernel.released(value, noise, factor, largest, scale))
         there = kernel.released(value.cpu().contiguous().numpy(), noise.cpu().numpy(), factor, largest, scale)
-        return torch.from_numpy(there).to(value.device)
+        return self._observed(torch.from_numpy(there).to(value.device))
 
     def released_normal(self, value: Tensor, factor: float, largest: float, scale: float) -> Tensor:
         if self._by_torch:
             return self.released(value, self.standard_normal(tuple(value.shape)), factor, largest, scale)
         there = self._stream.released_normal(value.cpu().contiguous().numpy(), factor, largest, scale)
-        return torch.from_numpy(there).to(value.device)
+        return self._observed(torch.from_numpy(there).to(value.device))
+
+    def _observed(self, released: Tensor) -> Tensor:
+        """The same, which whoever observes the stream has seen."""
+        if self._stream.observed is not None:
+            self._stream.observed(released.detach().cpu().contiguous().numpy().tobytes())
+        return released
 
     def shortened(self, first: Tensor, second: Tensor, largest: float) -> tuple[Tensor, Tensor]:
         shorter = (largest / torch.hypot(first, second).clamp_min_(1.0)).clamp_max_(1.0)
