@@ -13,9 +13,11 @@ from pydantic import ValidationError
 from zetadp.app.certificates.facts.report import Status, VerificationReport
 from zetadp.app.certificates.log.evidence import Evidence
 from zetadp.app.certificates.log.revocation_list import RevocationsRefused, read_revocations
+from zetadp.app.certificates.page.content import document_of
+from zetadp.app.certificates.page.factors import report_of
 from zetadp.app.certificates.page.html import html_of
 from zetadp.app.certificates.page.plain import describe
-from zetadp.app.certificates.page.rendering import rendered
+from zetadp.app.certificates.page.rendering import Making, rendered
 from zetadp.app.certificates.policy.reading import PolicyUnreadable, read_policy
 from zetadp.app.certificates.policy.schema import Policy
 from zetadp.app.certificates.signing.keys import PublicKeySet, write_once
@@ -44,6 +46,7 @@ def register(app: typer.Typer) -> None:
     app.command()(certificate)
     app.command()(verify)
     app.command()(certificate_page)
+    app.command()(report)
     app.command()(noise_key)
     app.command()(rerun)
 
@@ -177,6 +180,19 @@ def certificate_page(
     keys: Annotated[Path | None, typer.Option(help=f"Public keys you trust (JWKS); {KEYS_FILE} next to the certificate if any.")] = None,
 ) -> None:
     """Write a certificate as a page or PDF, offline. This checks its signature; `verify` also recomputes its figures."""
+    _write_page(file, output, keys, document_of)
+
+
+def report(
+    file: Annotated[Path, typer.Argument(help="The certificate: a DSSE envelope or a compact JWS.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write it: a name that ends in .html or .pdf.")],
+    keys: Annotated[Path | None, typer.Option(help=f"Public keys you trust (JWKS); {KEYS_FILE} next to the certificate if any.")] = None,
+) -> None:
+    """Write a report for an evaluator, offline: factors and hazards of NIST SP 800-226, answered or marked open, and the certificate."""
+    _write_page(file, output, keys, report_of)
+
+
+def _write_page(file: Path, output: Path, keys: Path | None, making: Making) -> None:
     from zetadp.app.certificates.page.pdf import pdf_of  # a tenth of a second to import, and only this command needs it
 
     with clear_errors():
@@ -186,7 +202,7 @@ def certificate_page(
         trusted = read_keys(chosen) if keys is not None or chosen.is_file() else None
         evidence = Evidence(_beside(file, None, PROOFS_FILE), _beside(file, None, REVOCATIONS_FILE))
         try:
-            document = rendered(file.read_bytes(), trusted, evidence)
+            document = rendered(file.read_bytes(), trusted, evidence, making)
         except CertificateUnreadable as error:
             fail(f"{file}: {error}", Exit.FAILED)
             raise AssertionError from error  # fail() leaves

@@ -53,6 +53,8 @@ LISTED: dict[str, dict[str, str]] = {
         "certificate": "Save a job's certificate, model and spec to a folder, with the service's public keys, the proofs that it and its "
         "plan are in\nits log, and the list of revoked keys; print the certificate in words.",
         "verify": "Check certificates offline: signature, log, revoked keys, digests of the files next to them, and recomputed figures.",
+        "report": "Write a report for an evaluator, offline: factors and hazards of NIST SP 800-226, answered or marked open, and the "
+        "certificate.",
         "noise-key": "Open the noise key of a job, on the service's machine, for an auditor. Whoever has it isn't bound by the job's "
         "guarantee.",
         "rerun": "Repeat a certified training with its opened noise key, where its data are, and compare every release to the bit.",

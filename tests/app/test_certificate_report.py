@@ -1,0 +1,75 @@
+"""The report for an evaluator: every factor and hazard has an answer or is marked open, and none says more than the certificate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.app.certificates_harness import lied
+from tests.app.forked import run_command
+from zetadp.app.certificates.facts.statement import PrivacyCertificate
+from zetadp.app.certificates.page.blocks import Document, Table
+from zetadp.app.certificates.page.factors import ANSWERED, NOT_HELD, OPEN, report_of
+from zetadp.app.certificates.page.html import html_of
+from zetadp.app.certificates.page.pdf import pdf_of
+from zetadp.app.certificates.signing.keys import PublicKeySet
+from zetadp.app.certificates.verification.verify import read
+from zetadp.app.kit.settings import Settings
+
+ALWAYS_OPEN = {
+    "accuracy, and whom errors hit", "security and access control", "collection of the data", "side channels",
+    "choice of settings by looking at the data", "a unit that is smaller than a person",
+}  # fmt: skip
+
+
+def rows(document: Document) -> dict[str, tuple[str, str]]:
+    tables = [block for section in document.sections[:2] for block in section.blocks if isinstance(block, Table)]
+    return {name: (answer, state) for table in tables for name, answer, state in table.rows}
+
+
+@pytest.fixture(scope="module")
+def certificate(envelope: bytes) -> PrivacyCertificate:
+    return read(envelope)
+
+
+def test_every_row_is_answered_not_met_or_open(certificate: PrivacyCertificate) -> None:
+    found = rows(report_of(certificate))
+    assert {state for _, state in found.values()} <= {ANSWERED, NOT_HELD, OPEN}
+    assert all(answer for answer, _ in found.values())
+    assert {name for name in ALWAYS_OPEN if found[name][1] != OPEN} == set()
+
+
+def test_what_a_certificate_lacks_is_open_and_what_it_has_is_answered(envelope: bytes, settings: Settings) -> None:
+    bare = rows(report_of(read(envelope)))
+    assert bare["several releases of the same data"][1] == bare["trainings that nobody mentions"][1] == OPEN
+    assert bare["records that the guarantee leaves out"][1] == OPEN  # its held-out records were declared public
+    ledger = {"ledger": "a" * 32, "reservation": "b" * 32, "entry": 3, "sha256": "0" * 64}
+    announced = {"index": 1, "attempt": 1, "data_set": "c" * 32, "number": 1, "head_size": 2, "time_stamps": 0, "cosignatures": 0}
+    more = rows(report_of(read(lied(envelope, settings, {"ledger": ledger, "announced": announced, "run.noise_numbers": 10}))))
+    for name in ("several releases of the same data", "trainings that nobody mentions", "correct implementation"):
+        assert more[name][1] == ANSWERED
+
+
+def test_without_a_guarantee_the_first_factor_is_not_met(envelope: bytes, settings: Settings) -> None:
+    nothing = read(lied(envelope, settings, {"guarantee": {"kind": "none", "reason": "a seed"}}))
+    assert rows(report_of(nothing))["privacy parameters"] == ("there is no guarantee: a seed", NOT_HELD)
+
+
+def test_a_delta_of_one_over_the_units_is_not_met(envelope: bytes, settings: Settings) -> None:
+    found = rows(report_of(read(lied(envelope, settings, {"guarantee.delta": "0.002"}))))
+    assert found["a delta that allows publishing somebody whole"][1] == NOT_HELD
+
+
+def test_the_report_is_a_page_and_a_pdf_and_claims_no_endorsement(certificate: PrivacyCertificate) -> None:
+    document = report_of(certificate)
+    assert "NIST has endorsed none of it" in html_of(document)
+    assert pdf_of(document).startswith(b"%PDF")
+
+
+def test_the_command_writes_it(envelope: bytes, keys: PublicKeySet, tmp_path: Path) -> None:
+    (tmp_path / "certificate.json").write_bytes(envelope)
+    (tmp_path / "jwks.json").write_text(keys.model_dump_json(exclude_none=True))
+    done = run_command("report", str(tmp_path / "certificate.json"), "-o", str(tmp_path / "report.html"))
+    assert done.returncode == 0, done.stderr
+    assert "What the guarantee depends on" in (tmp_path / "report.html").read_text()
