@@ -9,7 +9,7 @@ from zetadp.app.certificates.facts.guarantee import ApproximateDp
 from zetadp.app.certificates.page.plain import describe
 from zetadp.app.certificates.signing.keys import PublicKeySet
 from zetadp.app.certificates.words.reading import Reading
-from zetadp.app.cli.certify import CERTIFICATE_FILE, INCLUSION_FILE, JWS_FILE, KEYS_FILE, REVOCATIONS_FILE
+from zetadp.app.cli.certify import CERTIFICATE_FILE, JWS_FILE, KEYS_FILE, PROOFS_FILE, REVOCATIONS_FILE
 from zetadp.integrations import missing
 from zetadp.integrations.valid_certificate import valid_folder
 from zetadp.mechanisms import ComplexGaussian, Gaussian, Spectral
@@ -51,7 +51,7 @@ def log_certificate(folder: Path, keys: PublicKeySet) -> None:
         CERTIFICATE_FILE,
         JWS_FILE,
         KEYS_FILE,
-        INCLUSION_FILE,
+        PROOFS_FILE,
         REVOCATIONS_FILE,
         *(subject.name for subject in found.statement.subject),
     )

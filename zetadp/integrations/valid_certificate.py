@@ -11,7 +11,7 @@ from zetadp.app.certificates.facts.statement import Statement
 from zetadp.app.certificates.log.evidence import Evidence
 from zetadp.app.certificates.signing.keys import PublicKeySet
 from zetadp.app.certificates.verification.verify import read_statement, verify
-from zetadp.app.cli.certify import CERTIFICATE_FILE, INCLUSION_FILE, REVOCATIONS_FILE
+from zetadp.app.cli.certify import CERTIFICATE_FILE, PROOFS_FILE, REVOCATIONS_FILE
 from zetadp.mechanisms.errors import InvalidParameter
 
 
@@ -51,7 +51,7 @@ def valid_folder(folder: Path, keys: PublicKeySet) -> ValidCertificate:
       InvalidParameter: a check failed.
       OSError: there is no certificate.
     """
-    evidence = Evidence(*(_content(folder / name) for name in (INCLUSION_FILE, REVOCATIONS_FILE)))
+    evidence = Evidence(*(_content(folder / name) for name in (PROOFS_FILE, REVOCATIONS_FILE)))
     return valid_certificate((folder / CERTIFICATE_FILE).read_bytes(), keys, folder, evidence)
 
 

@@ -82,8 +82,16 @@ class CommittedRandomness:
     def origin(self) -> RandomOrigin:
         return RandomOrigin.OPERATING_SYSTEM
 
+    @property
+    def repeats(self) -> bool:
+        # Each process has a start of its own.
+        return False
+
     def sampling(self, step: int, /) -> RandomStream:
         return self._key.stream(f"sampling {self._site} {step}")
+
+    def allocation(self, epoch: int, /) -> RandomStream:
+        return self._key.stream(f"allocation {self._site} {epoch}")
 
     def noise(self, step: int, /) -> RandomStream:
         return self._key.noise(self._site, step)
