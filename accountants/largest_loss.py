@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 from zetadp.accountants.arithmetic import UNIT
-from zetadp.accountants.densities import LAPLACE
 from zetadp.accountants.densities.mixtures import Mixture
 from zetadp.accountants.pairs import Pair
 
@@ -76,22 +75,24 @@ def epsilon_from_largest(pairs: Sequence[tuple[Pair, int]], log_delta: float) ->
 def largest_atom(pair: Pair) -> tuple[float, float] | None:
     """(the loss at the right end of the line, rounded down, and the logarithm of its probability under P, rounded down), of Laplace noise.
 
+    >>> from zetadp.accountants.densities import LAPLACE
     >>> from zetadp.accountants.densities.mixtures import Mixture
     >>> loss, log_probability = largest_atom(Pair(LAPLACE, Mixture((0.5, 0.5), (0.0, 1.0)), Mixture((1.0,), (0.0,))))
     >>> round(loss, 6), round(math.exp(log_probability), 6)
     (0.620115, 0.34197)
     """
-    if pair.family is not LAPLACE or pair.worst_of_both or pair.crowded is not None or pair.shown < 1.0:
+    tail = pair.family.exponential_tail
+    if tail is None or pair.worst_of_both or pair.crowded is not None or pair.shown < 1.0:
         return None
     top, shifts = pair.upper.shifts[-1], (*pair.upper.shifts, *pair.lower.shifts)
     if max(shifts) - min(shifts) > _LARGEST_SHIFT or any(
         len(side.shifts) > 1 and 0.0 not in side.shifts for side in (pair.upper, pair.lower)
     ):
         return None
-    # From the last shift on every copy is e^{a - x} / 2.
+    # From the last shift on every copy is e^{a - x} times one number.
     own, other = _gain(pair.upper), _gain(pair.lower)
     loss = own - other - 1e-13 * (abs(own) + abs(other)) - 16.0 * UNIT * (2.0 + math.exp(-own) + math.exp(-other))
-    probability = 0.5 * math.fsum(w * math.exp(a - top) for w, a in zip(pair.upper.weights, pair.upper.shifts, strict=True))
+    probability = tail * math.fsum(w * math.exp(a - top) for w, a in zip(pair.upper.weights, pair.upper.shifts, strict=True))
     probability = probability * (1.0 - _LOST) - 8.0 * UNIT
     return (loss, math.log(probability) - 8.0 * UNIT) if loss > 0.0 and probability > 0.0 else None
 

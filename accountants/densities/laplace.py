@@ -38,6 +38,7 @@ class LaplaceDensity(LocationDensity):
     name = "Laplace"
     norm = "l1"
     has_atoms = True
+    exponential_tail = 0.5
     has_transform = True
     dp_accounting_name = "laplace"
     underflow = 700.0

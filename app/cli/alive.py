@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from zetadp.app.cli.console import Exit, fail, out
-from zetadp.app.cli.processes import read_settings
+from zetadp.app.cli.console import Exit, fail, out, read_settings
 from zetadp.app.worker.heartbeat import last_beat_seconds, patience_seconds
 
 

@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from zetadp.app.cli.console import AsJson, Exit, clear_errors, error, fail, out, print_json
-from zetadp.app.cli.processes import read_settings
+from zetadp.app.cli.console import AsJson, Exit, clear_errors, error, fail, out, print_json, read_settings
 from zetadp.app.kit.database import Database
 from zetadp.app.kit.settings import Settings
 from zetadp.app.operations.archive import BackupUnusable, LedgerEnd

@@ -26,8 +26,7 @@ from zetadp.app.certificates.verification.audited import prepared_rerun
 from zetadp.app.certificates.verification.opening import CertificateUnreadable, open_certificate
 from zetadp.app.certificates.verification.verify import read
 from zetadp.app.certificates.verification.verify import verify as verify_envelope
-from zetadp.app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, Key, clear_errors, error, fail, out, print_json
-from zetadp.app.cli.processes import read_settings
+from zetadp.app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, Key, clear_errors, error, fail, out, print_json, read_settings
 from zetadp.app.client import Client, RequestRefused
 from zetadp.app.storage.opening import storage_of
 from zetadp.trainer.specs.releases import Repeated

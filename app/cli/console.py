@@ -3,7 +3,7 @@ r"""What all commands share: options, exit codes, reading JSON files, and errors
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -16,6 +16,7 @@ from zetadp.app.cli.exits import Exit
 from zetadp.app.client import ClientError, RequestRefused
 from zetadp.app.kit.errors import Unavailable
 from zetadp.app.kit.field_errors import field_errors, summary
+from zetadp.app.kit.settings import Settings
 from zetadp.mechanisms.errors import PrivacyError
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8000"
@@ -84,3 +85,18 @@ def _parsed(text: str) -> object:
 def print_json(value: BaseModel, indent: int | None = 2) -> None:
     """Print the value as JSON: indented, or one per line if there are many."""
     sys.stdout.write(value.model_dump_json(indent=indent) + "\n")
+
+
+def read_settings() -> Settings:
+    """The settings from the environment; if they are wrong, prints one line that says why."""
+    try:
+        return Settings()
+    except ValidationError as invalid:
+        # What was given isn't repeated: it may be a key, or hold a password.
+        errors = zip(invalid.errors(), field_errors(invalid.errors(), {}), strict=True)
+        fail("settings: " + "; ".join(f"{_variable(raw['loc'])}: {error.message}" for raw, error in errors), Exit.USAGE)
+        raise AssertionError from invalid  # fail() leaves
+
+
+def _variable(location: Sequence[str | int]) -> str:
+    return f"ZETADP_{location[0]}".upper()

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from zetadp.app.cli.console import AsJson, clear_errors, out, print_json
-from zetadp.app.cli.processes import read_settings
+from zetadp.app.cli.console import AsJson, clear_errors, out, print_json, read_settings
 from zetadp.app.jobs.queue import JobQueue
 from zetadp.app.kit.database import Database, now
 from zetadp.app.operations.retention import Retention

@@ -8,7 +8,6 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import FrameType
@@ -22,10 +21,9 @@ from uvicorn.supervisors import Multiprocess
 from zetadp.app.access.rates import SHARED
 from zetadp.app.access.service import KeyService
 from zetadp.app.certificates.signing.keys import key_files
-from zetadp.app.cli.console import Exit, clear_errors, fail, out
+from zetadp.app.cli.console import Exit, clear_errors, fail, out, read_settings
 from zetadp.app.cli.supervision import supervised
 from zetadp.app.kit.database import Database
-from zetadp.app.kit.field_errors import field_errors
 from zetadp.app.kit.logs import configure_logs
 from zetadp.app.kit.settings import Settings
 from zetadp.app.kit.waiting import when_available
@@ -201,18 +199,3 @@ def demo(
     with clear_errors():
         out.print("zetadp demo: everything runs on this machine, in processes that end with it.", markup=False)
         raise typer.Exit(int(run_demo(folder)))
-
-
-def read_settings() -> Settings:
-    """The settings from the environment; if they are wrong, prints one line that says why."""
-    try:
-        return Settings()
-    except ValidationError as invalid:
-        # What was given isn't repeated: it may be a key, or hold a password.
-        errors = zip(invalid.errors(), field_errors(invalid.errors(), {}), strict=True)
-        fail("settings: " + "; ".join(f"{_variable(raw['loc'])}: {error.message}" for raw, error in errors), Exit.USAGE)
-        raise AssertionError from invalid  # fail() leaves
-
-
-def _variable(location: Sequence[str | int]) -> str:
-    return f"ZETADP_{location[0]}".upper()

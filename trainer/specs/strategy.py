@@ -10,7 +10,6 @@ from typing import Annotated, Literal, Self, final
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, Strict, model_validator
-from scipy.signal import lfilter
 
 from zetadp.mechanisms.base import Adjacency, NonNegative, OpenProbability, Positive, Value
 from zetadp.mechanisms.declared.correlated import Buffer, CorrelatedNoise
@@ -235,6 +234,8 @@ def _of_norm_one(coefficients: tuple[float, ...]) -> tuple[float, ...]:
 
 def _gradient_noise(column: NDArray[np.float64], steps: int) -> float:
     """The l2 norm of the first column of C^-1: of its first ``LONGEST`` steps, beyond which hardly anything is left of it."""
+    from scipy.signal import lfilter
+
     pulse = np.zeros(min(steps, LONGEST))
     pulse[0] = 1.0
     return float(np.linalg.norm(lfilter([1.0], column, pulse)))

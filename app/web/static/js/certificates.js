@@ -25,6 +25,7 @@ const WORDS = {
   parts_alone: "Do its statements about each single part follow?",
   log: "Is it in the log?",
   plan_logged: "Was its plan in the log before the first step?",
+  witnesses: "Did witnesses sign the log's head?",
   time_stamps: "Did somebody else stamp the time on that?",
   revocations: "Is the list of revoked keys valid?",
   revocation: "Does its key still count?",
