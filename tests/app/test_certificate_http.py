@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -208,6 +209,14 @@ def test_all_of_the_log_can_be_read_and_adds_up(service: Service) -> None:
 
 def test_without_witnesses_nobody_signs_the_head(service: Service) -> None:
     assert "0 witnesses signed the head of 4 entries\n" in run(service, "log", "cosign").stdout
+
+
+@pytest.mark.parametrize("content", [b"\xff", b"{", b"[]", b"{}", b'{"predicate": null}', b'{"predicate": {"announced": {"entry": "x"}}}'])
+def test_a_statement_that_nobody_can_read_is_invalid_and_no_fault_of_the_service(service: Service, content: bytes) -> None:
+    envelope = service.client.get(f"/v1/certificates/{service.certificates[0]}", params={"form": "dsse"}).json()
+    forged = envelope | {"payload": base64.b64encode(content).decode()}
+    found = service.client.post("/v1/certificates/verify", content=json.dumps(forged, separators=(",", ":")))
+    assert (found.status_code, found.json()["verdict"]) == (200, "invalid")
 
 
 def test_a_head_that_was_changed_is_refused(service: Service, folder: Path, tmp_path: Path) -> None:

@@ -62,7 +62,10 @@ def consistency_proof(session: Session, settings: Settings, first: int, second: 
 def own_evidence(session: Session, settings: Settings, statement: bytes, key_ids: tuple[str, ...]) -> Evidence:
     """What this service itself knows about a statement: if its key is revoked, the proof shows that it was logged before."""
     listed = revocations(settings)
-    number = journal.number_of_entry(session, certificate_entry(statement, announced_in(statement)))
+    try:
+        number = journal.number_of_entry(session, certificate_entry(statement, announced_in(statement)))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        number = None  # whatever it is, its signature won't hold: what the service signed can be read
     if number is None:
         return Evidence(proofs=None, revocations=signed_revocations(settings))
     ended = next((found for key_id in key_ids if (found := listed.find(key_id)) is not None), None)
