@@ -25,7 +25,11 @@ NAMES = ("name", "user")
 BODIES: dict[str, Any] = {"LabelsChange": {"labels": {"a": "b"}}}
 """Bodies of schemas that have no example of their own."""
 
-PRIVATE = [name for tag in ("jobs", "ledgers", "data", "certificates", "access") for name in OPERATIONS[tag] if "{" in name]
+PUBLIC = ("GET /v1/log/tile/entries/{place}", "GET /v1/log/tile/{level}/{place}")
+"""The log's tiles: everybody may read all of it."""
+
+TAGS = ("jobs", "ledgers", "data", "certificates", "access")
+PRIVATE = [name for tag in TAGS for name in OPERATIONS[tag] if "{" in name and name not in PUBLIC]
 """The operations that name something in their path and need a key."""
 
 
