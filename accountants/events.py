@@ -390,21 +390,3 @@ def _of_sample(kind: str, event: Event, count: int) -> Iterator[tuple[AnyAccount
             }
             expected = known.get(event.kind, "not sampled in another way (two kinds of sampling can't be combined)")
             raise InvalidParameter(f"{kind}.event", expected, event.kind)
-
-
-def scaled(event: Event, factor: float) -> Event:
-    """The same event with every mechanism's noise multiplied by ``factor``."""
-    match event:
-        case Release():
-            return Release(mechanism=event.mechanism.scaled(factor))
-        case Composed():
-            return Composed(events=tuple(scaled(part, factor) for part in event.events))
-        case Repeated():
-            return Repeated(count=event.count, event=scaled(event.event, factor))
-        case PoissonSampled():
-            return PoissonSampled(probability=event.probability, event=scaled(event.event, factor))
-        case NonPrivate():
-            return event
-        case _:
-            fields = {name: getattr(event, name) for name in type(event).model_fields}
-            return type(event).model_validate(fields | {"event": scaled(event.event, factor)})

@@ -14,7 +14,8 @@ from typing import Annotated, ClassVar, Literal, NamedTuple, TypeVar, final
 
 from pydantic import Field, StringConstraints
 
-from zetadp.accountants.events import Event, FixedSizeSampled, PoissonSampled, Release, Repeated, TruncatedPoissonSampled, children, scaled
+from zetadp.accountants.calibration.scaling import scaled
+from zetadp.accountants.events import Event, FixedSizeSampled, PoissonSampled, Release, Repeated, TruncatedPoissonSampled, children
 from zetadp.mechanisms import AnyAccounted, Mechanism
 from zetadp.mechanisms.base import LARGEST_SCALE, SMALLEST_SCALE, Sensitivity, Value
 from zetadp.mechanisms.errors import InvalidParameter

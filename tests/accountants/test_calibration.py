@@ -21,7 +21,7 @@ from zetadp.accountants.calibration import (
     TradeOffPoint,
     solve,
 )
-from zetadp.accountants.events import scaled
+from zetadp.accountants.calibration.scaling import scaled
 from zetadp.mechanisms import CalibrationFailed, InvalidParameter, UnsupportedEvent
 
 

@@ -9,7 +9,7 @@ from tests.accountants.events import complex_gaussian, gaussian, laplace, traini
 from zetadp.accountants import Composed, Event, FixedSizeSampled, PoissonSampled, Release, Repeated
 from zetadp.accountants.calibration import ClippingBound, NoiseScale, Parameter, SampleSize, SamplingProbability, Steps
 from zetadp.accountants.calibration.forecast import Forecast
-from zetadp.accountants.events import scaled
+from zetadp.accountants.calibration.scaling import scaled
 from zetadp.mechanisms import MECHANISMS, InvalidParameter, LocalRelease
 
 

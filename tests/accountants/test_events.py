@@ -19,7 +19,8 @@ from zetadp.accountants import (
     neighbourhood,
     non_private_reason,
 )
-from zetadp.accountants.events import MAXIMUM_DEPTH, scaled
+from zetadp.accountants.calibration.scaling import scaled
+from zetadp.accountants.events import MAXIMUM_DEPTH
 from zetadp.mechanisms import InvalidParameter
 
 ADAPTER: TypeAdapter[Event] = TypeAdapter(Event)

@@ -27,8 +27,9 @@ from zetadp.accountants import (
     profile,
     releases,
 )
+from zetadp.accountants.calibration.scaling import scaled
 from zetadp.accountants.dominating import pair_of
-from zetadp.accountants.events import LARGEST_COUNT, scaled
+from zetadp.accountants.events import LARGEST_COUNT
 from zetadp.accountants.filters import Filter, PureBudget
 from zetadp.accountants.filters.spends import pure_cost, zcdp_cost
 from zetadp.accountants.routes.rdp.rdp import leaf_steps

@@ -14,9 +14,10 @@ from tests.accountants.test_dominating import LEVELS, PLANE, both_orders, noise_
 from zetadp import accountants
 from zetadp.accountants import Composed, Event, FixedSizeSampled, Grouped, NonPrivate, PoissonSampled, RandomlyAllocated, Repeated, leaves
 from zetadp.accountants import Release as Released
+from zetadp.accountants.calibration.scaling import scaled
 from zetadp.accountants.densities import GAUSSIAN, LAPLACE
 from zetadp.accountants.dominating import pair_of
-from zetadp.accountants.events import TruncatedPoissonSampled, scaled
+from zetadp.accountants.events import TruncatedPoissonSampled
 from zetadp.mechanisms import ComplexGaussian, Gaussian, InvalidParameter, LocalGaussian, PureGuarantee, Sensitivity, UnsupportedEvent
 
 ADAPTER: TypeAdapter[Event] = TypeAdapter(Event)

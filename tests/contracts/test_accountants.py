@@ -13,7 +13,7 @@ from tests.accountants.two_point_truth import response
 from tests.remembered import accounted_once
 from tests.selection import chosen
 from zetadp.accountants import ACCOUNTANTS, Composed, NonPrivate, PoissonSampled, Release, Repeated
-from zetadp.accountants.events import scaled
+from zetadp.accountants.calibration.scaling import scaled
 from zetadp.mechanisms import ComplexGaussian, InvalidParameter, NumericalFloor, Sensitivity
 
 EVENTS = {

@@ -9,7 +9,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from tests.accountants.events import gaussian
 from zetadp.accountants import Repeated, RepeatedAndSelected, leaves, profile
-from zetadp.accountants.events import Event, Grouped, Release, scaled
+from zetadp.accountants.calibration.scaling import scaled
+from zetadp.accountants.events import Event, Grouped, Release
 from zetadp.app.calculators.caveats import caveats_of
 from zetadp.mechanisms.base import Assumption
 from zetadp.mechanisms.declared import DECLARED

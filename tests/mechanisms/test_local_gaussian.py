@@ -24,7 +24,7 @@ from zetadp.accountants import (
     leaves,
     profile,
 )
-from zetadp.accountants.events import scaled
+from zetadp.accountants.calibration.scaling import scaled
 from zetadp.accountants.routes.closed.closed_form import GdpProfile
 from zetadp.mechanisms import Gaussian, InvalidParameter, LocalGaussian, NumpySource, Sensitivity, UnsupportedEvent
 
