@@ -77,16 +77,18 @@ def test_a_units_gradient_is_the_mean_over_variants_clipped_once(members: Tensor
     parameters, units = (
         clipped.layout.unflatten(clipped.layout.flatten(dict(plain.network.named_parameters()))),
         torch.tensor([3, 0, 2, 1]),
-    )  # as many as a microbatch holds
+    )
     with torch_seeded(CPU, 9):
         own = clipped.sum(parameters, units, 1e6)
-    # The same draws, in the order in which rows are asked for: unit by unit, a short user's first record in place of what is missing.
-    rows = problem.members[units]  # pyright: ignore[reportOptionalSubscript]
+    # The same draws, in the order in which rows are asked for: unit by unit, a short user's first record in place of what is missing, then
+    # those of the first unit, in whose places is padding.
+    filled = torch.cat((units, units.new_zeros(4)))
+    rows = problem.members[filled]  # pyright: ignore[reportOptionalSubscript]
     rows = torch.where(rows < 0, rows[:, :1], rows)
     with torch_seeded(CPU, 9):
         features = problem.features.index_select(0, rows.reshape(-1))
     losses = cross_entropies(plain.network(features), plain.targets[rows.reshape(-1) // 4]).reshape(rows.shape)
-    real = problem.members[units] >= 0  # pyright: ignore[reportOptionalSubscript]
+    real = problem.members[filled] >= 0  # pyright: ignore[reportOptionalSubscript]
     whole = torch.zeros(clipped.layout.coordinates)
     norms: list[float] = []
     for unit in range(len(units)):
@@ -98,6 +100,54 @@ def test_a_units_gradient_is_the_mean_over_variants_clipped_once(members: Tensor
     assert own.norms.tolist() == pytest.approx(norms, rel=1e-4)
     assert torch.allclose(own.total.float(), whole, rtol=1e-3, atol=1e-5)
     assert float(clipped.sum(parameters, units[:1], 1e-3).total.norm()) <= 1e-3
+
+
+@pytest.mark.parametrize("draws", ["variants", "masks"])
+def test_a_unit_that_isnt_finite_leaves_the_others_their_draws(draws: str) -> None:
+    torch.manual_seed(0)
+    layers = [nn.Dropout(0.5)] if draws == "masks" else []
+    network = nn.Sequential(nn.Flatten(), *layers, nn.Linear(36, 4))
+    features = torch.randn(10, 1, 6, 6)
+    problem = Problem(network, cross_entropies, features, torch.arange(10) % 4, None)
+
+    def of(features: Tensor) -> Problem:
+        changed = Problem(network, cross_entropies, features, problem.targets, None)
+        return changed if draws == "masks" else with_variants(changed, Augmentation(copies=3, shift=1), nn.Sequential())
+
+    def norms(features: Tensor) -> list[float]:
+        clipped = ClippedGradients(of(features), FlatClipping(bound=1.0), 64)
+        parameters = {name: value.detach() for name, value in network.named_parameters()}
+        with torch_seeded(CPU, 4):
+            return clipped.sum(parameters, torch.tensor([2, 7, 5]), 1.0).norms.tolist()
+
+    broken = features.clone()
+    broken[7] = 3e30
+    first, _, last = norms(features)
+    assert norms(broken) == [first, last]
+
+
+def test_a_unit_that_is_finite_in_some_variants_contributes_as_often_beside_one_that_never_is() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(16, 4))
+    features = torch.ones(3, 1, 4, 4)
+    features[0, 0, 1, 1] = 8e18  # its square overflows where a reflection shows it twice
+    features[1] = 3e19
+    problem = with_variants(
+        Problem(network, cross_entropies, features, torch.tensor([0, 1, 2]), None), Augmentation(copies=2, shift=1), nn.Sequential()
+    )
+    clipped = ClippedGradients(problem, FlatClipping(bound=1.0), 64)
+    parameters = {name: value.detach() for name, value in network.named_parameters()}
+
+    def share(units: list[int], offset: int) -> float:
+        finite = 0
+        for seed in range(600):
+            with torch_seeded(CPU, 10_000 * offset + seed):
+                finite += len(clipped.sum(parameters, torch.tensor(units), 1.0).norms)
+        return finite / 600
+
+    alone, beside = share([0], 1), share([0, 1], 2)
+    assert 0.85 < alone < 0.97
+    assert abs(alone - beside) < 4.0 * (2.0 * alone * (1.0 - alone) / 600) ** 0.5
 
 
 RECORDS = {"adjacency": "add_remove", "unit": "record", "delta": 1e-4, "noise_multiplier": 1.0}

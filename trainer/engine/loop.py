@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Protocol, final
 
 import torch
@@ -19,8 +19,6 @@ from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer.engine.finite import all_finite
 from zetadp.trainer.engine.gradients.canaries import Canaries
-from zetadp.trainer.engine.gradients.probe import made_up_features, mode
-from zetadp.trainer.engine.gradients.problem import Problem
 from zetadp.trainer.engine.gradients.sampling import SiteSampler
 from zetadp.trainer.engine.gradients.spectral_vector import Spectra
 from zetadp.trainer.engine.noise import releasing
@@ -217,16 +215,6 @@ class PrivateLoop:
         canaries = 0.0 if self.canaries is None else self.canaries.count * self.plan.sampling.probability
         narrow = self.plan.sampling.largest_expected_batch + canaries <= releasing.NARROW_LOT and self.plan.clipping.kind != "adaptive"
         return torch.float32 if narrow else torch.float64
-
-
-def draws_masks(problem: Problem) -> bool:
-    """Whether the network in training mode draws from torch's own generator (dropout does): then that generator's state changes."""
-    device = problem.features.device
-    state = partial(torch.cuda.get_rng_state, device) if device.type == "cuda" else torch.get_rng_state
-    with torch.random.fork_rng([device] if device.type == "cuda" else []), mode(problem.network, training=True), torch.no_grad():
-        before = state()
-        problem.network(made_up_features(problem, 1))
-        return not torch.equal(before, state())
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from zetadp.trainer.engine.gradients.clipping import ClippedGradients
 from zetadp.trainer.engine.gradients.contributions import check_contributions
 from zetadp.trainer.engine.gradients.problem import Problem
 from zetadp.trainer.engine.loaded_network import LoadedNetwork, records_of
-from zetadp.trainer.engine.loop import PrivateLoop, Site, TrainingState, draws_masks
+from zetadp.trainer.engine.loop import PrivateLoop, Site, TrainingState
 from zetadp.trainer.engine.membership import groups_of, members_of
 from zetadp.trainer.engine.noise.noise_watch import NoiseWatch
 from zetadp.trainer.engine.noise.prefetch import NoiseAhead
@@ -187,7 +187,7 @@ class PreparedNetwork(PreparedRun):
             sites=sites if self._ahead is None else (replace(sites[0], randomness=self._ahead),),
             optimizer=optimization.updated,
             team=setting.team,
-            draws_masks=clipped.problem.is_random or draws_masks(clipped.problem),
+            draws_masks=clipped.is_random,
             spectra=clipped.spectra,
             watch=self._watch,
             canaries=canaries,

@@ -1,8 +1,8 @@
-r"""Seeding torch's own generators, which dropout draws from."""
+r"""Seeding torch's own generators, which dropout and random variants draw from."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -17,6 +17,15 @@ def seed_torch(device: torch.device, seed: int) -> None:
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
         torch.cuda.manual_seed_all(seed)
+
+
+def same_draws(device: torch.device) -> Callable[[], None]:
+    """A function that takes torch's own generator of this device back to where it is now."""
+    if device.type == "cuda":
+        state = torch.cuda.get_rng_state(device)
+        return lambda: torch.cuda.set_rng_state(state, device)
+    state = torch.get_rng_state()
+    return lambda: torch.set_rng_state(state)
 
 
 @contextmanager

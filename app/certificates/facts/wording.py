@@ -93,7 +93,9 @@ CLIPPING = {
     ),
 }
 
-SUMMED = "; a {unit}'s gradient is the sum over all of its records that are used"
+SUMMED = (
+    "; a {unit}'s gradient is the sum over all of its records that are used, of each the mean over its random variants if there are any"
+)
 """Added to the clipping where a unit is somebody with several records."""
 
 _FOLLOW = "the gradients follow from what was released, with noise that is correlated along the steps"
@@ -184,6 +186,12 @@ SAMPLED = {
 """How a plan's sampling, by its kind, drew the units."""
 
 PUBLIC_BOX = "the box that bounds the values, and every scaling before it, were chosen without looking at the data"
+
+MASKS = (
+    "if the network drops numbers at random, or records are varied at random, these draws are as good as independent: torch's own generator, "
+    "which isn't a cryptographic one, makes them from 53 secret bits of each step"
+)
+"""Of runs that clip gradients of a network: whether it draws isn't in the plan."""
 
 RUN_ASSUMPTIONS = (
     "the hyper-parameters and the data set's recipe were fixed without looking at the data",

@@ -179,14 +179,15 @@ def noise_phrase(mechanism: AnyMechanism) -> str:
 
 def _drawn(release: Drawn, who: str) -> str:
     if isinstance(release.release, FixedSizeSampled):
-        return f"on samples of exactly {release.release.sample_size} of {release.release.population_size} records"
+        sizes = f"{release.release.sample_size} of {release.release.population_size}"
+        return f"on samples of exactly {sizes} (counted in units of one {who})"
     if isinstance(release.release, RandomlyAllocated):
         return f"each in {release.release.steps} steps, of which each {who} takes part in one, chosen uniformly"
     if isinstance(release.release, Shuffled):
         return f"each in the {release.release.steps} batches of an epoch, shuffled, of which each {who} is in one"
     if isinstance(release.release, TruncatedPoissonSampled):
-        cut = f"samples cut to at most {release.release.largest_batch} of at most {release.release.population_size} records"
-        return f"each {who} drawn with probability {exact(release.release.probability)}, {cut}"
+        cut = f"samples cut to at most {release.release.largest_batch} of at most {release.release.population_size}"
+        return f"each {who} drawn with probability {exact(release.release.probability)}, {cut} (counted in units of one {who})"
     return "on all of the data" if release.leaf.is_whole else f"each {who} drawn with probability {exact(release.leaf.probability)}"
 
 

@@ -17,10 +17,11 @@ from zetadp.trainer.engine.gradients.checks import check_problem
 from zetadp.trainer.engine.gradients.inputs import parts_of
 from zetadp.trainer.engine.gradients.microbatches import STEPS, Padding, Sizes, keeps_its_bits
 from zetadp.trainer.engine.gradients.per_unit import Layer, Microbatch, WholeNetworkRoute, squared_features
-from zetadp.trainer.engine.gradients.probe import made_up_features, made_up_parameters, mode, uneven
+from zetadp.trainer.engine.gradients.probe import draws_masks, made_up_features, made_up_parameters, mode, uneven
 from zetadp.trainer.engine.gradients.problem import Problem
 from zetadp.trainer.engine.gradients.routes import plan_route
 from zetadp.trainer.engine.gradients.spectral_vector import Spectra
+from zetadp.trainer.engine.torch_seed import same_draws
 from zetadp.trainer.layers.flat_parameters import ParameterLayout
 from zetadp.trainer.layers.linear import ComplexLinear
 from zetadp.trainer.layers.rules import LayerGradients, WritableGradients
@@ -117,6 +118,7 @@ class ClippedGradients:
         self._watched = tuple(problem.network.buffers())
         self._squares = squared_features(problem.features)
         self._dtype = self.layout.flatten(dict(problem.network.named_parameters())).dtype
+        self.is_random = problem.is_random or draws_masks(problem)
 
     def sum(self, parameters: Mapping[str, Tensor], units: Tensor, bound: float) -> ClippedSum:
         r"""Clips and sums over a sample.
@@ -137,39 +139,53 @@ class ClippedGradients:
         return clipped
 
     def _clipped_sum(self, parameters: Mapping[str, Tensor], units: Tensor, bound: float) -> ClippedSum:
-        if len(units) <= self._sizes.largest:
+        if len(units) <= self._room:
             return self._microbatch(parameters, units, bound, len(units))  # needs no second pass over the parameters
         total = self._nothing().double()
         parts: list[ClippedSum] = []
-        for chunk in units.split(self._sizes.largest):
+        for chunk in units.split(self._room):
             part = self._microbatch(parameters, chunk, bound, len(units))
             total += part.total
             parts.append(part)
         return ClippedSum(total, torch.cat([part.norms for part in parts]), parts[0].bound, sum(part.zeroed for part in parts))
 
+    @property
+    def _room(self) -> int:
+        """The most units of a microbatch: one place less where draws are random, for padding."""
+        return max(1, self._sizes.largest - self._spare)
+
+    @property
+    def _spare(self) -> int:
+        # Whether padding is finite must not depend on whether a unit takes the last place: see ``_microbatch``.
+        return int(self.is_random and self._sizes.largest > 1)
+
     def _microbatch(self, parameters: Mapping[str, Tensor], units: Tensor, bound: float, sample: int) -> ClippedSum:
-        zeroed = 0
-        while len(units):
-            size = self._sizes.of_microbatch(len(units))
-            gradients = self.gradients(parameters, self._padding.gathered(self.problem, units, self._squares, size))
+        r"""The clipped sum over units that are processed together.
+
+        NaN * 0 is NaN, so a unit whose gradient isn't finite has to be taken out of the products, not weighted by 0; else it would reveal
+        that it was there (errata Z22). Padding takes its place in a second pass with the same draws: all others keep their variants and
+        masks, and so their gradients. With new draws each of them would have to be finite twice because of that unit: clipped_sum.md.
+        """
+        size, again = self._sizes.of_microbatch(len(units) + self._spare) if len(units) else 0, same_draws(units.device)
+        broken = torch.zeros(len(units), dtype=torch.bool, device=units.device)
+        left_out: Tensor | None = None
+        while not bool(broken.all()):
+            gradients = self.gradients(parameters, self._padding.gathered(self.problem, units, self._squares, size, left_out))
             with _single_precision(units.device.type):
                 squares = torch.stack([layer.squared_norms() for layer in gradients])
                 # Finite squares may sum to infinity in their own type; those of float32 don't in float64.
                 if math.isfinite(squares.sum(dtype=torch.float64).item()) or bool(squares.isfinite().all()):
-                    return self._clipped(gradients, squares, bound, zeroed, sample, len(units))
-            if not bool(squares[:, len(units) :].isfinite().all()):
+                    return self._clipped(gradients, squares, bound, broken, sample)
+            infinite = ~squares.isfinite().all(dim=0)
+            del gradients
+            if bool(infinite[len(units) :].any()) or bool((infinite[: len(units)] & broken).any()):
                 # Padding that isn't finite would spoil the products that it is part of; without padding, sizes wouldn't be the probed ones.
                 self._sizes = Sizes(1, 1)
-                rest = self._clipped_sum(parameters, units, bound)
-                return ClippedSum(rest.total, rest.norms, rest.bound, rest.zeroed + zeroed)
-            squares = squares[:, : len(units)]
-            # NaN * 0 is NaN, so a broken unit is left out of the products, not weighted by 0; else it would reveal that it was there
-            # (errata Z22). Units don't mix: the others' gradients are the same without it.
-            finite = squares.isfinite().all(dim=0)
-            del gradients
-            units, zeroed = units[finite], zeroed + int((~finite).sum())
+                return self._clipped_sum(parameters, units, bound)
+            broken = left_out = broken | infinite[: len(units)]
+            again()
         total = self._nothing()
-        return ClippedSum(total, total[:0], self._bounds(bound)[0], zeroed)
+        return ClippedSum(total, total[:0], self._bounds(bound)[0], len(units))
 
     def gradients(self, parameters: Mapping[str, Tensor], batch: Microbatch) -> Sequence[LayerGradients]:
         """The gradients of each layer that are clipped."""
@@ -206,10 +222,8 @@ class ClippedGradients:
         self._sizes = Sizes(1, 1)
         return False
 
-    def _clipped(
-        self, gradients: Sequence[LayerGradients], squares: Tensor, bound: float, zeroed: int, sample: int, units: int
-    ) -> ClippedSum:
-        """``squares``: (layers, units and padding), finite; ``sample``: units of the whole step."""
+    def _clipped(self, gradients: Sequence[LayerGradients], squares: Tensor, bound: float, broken: Tensor, sample: int) -> ClippedSum:
+        """``squares``: (layers, units and padding), finite; ``broken``: units that padding stands for; ``sample``: of the whole step."""
         # The product of two nonzero norms may underflow to 0, and a gradient with norm 0 wouldn't be clipped at all.
         squares = squares + HIDDEN_BY_UNDERFLOW
         bounds = self._bounds(bound)
@@ -221,7 +235,7 @@ class ClippedGradients:
             factors = _factors(each, _column([AIM * own for own in bounds], each)).unbind()
             norms = (each * _column([bounds[0] / own for own in bounds], each)).amax(dim=0)
         # Rounded once: with several microbatches, only their sum is rounded.
-        precision = torch.float64 if sample > self._sizes.largest else self._dtype
+        precision = torch.float64 if sample > self._room else self._dtype
         total = torch.empty(self._released.coordinates, device=squares.device, dtype=precision)
         views = self._released.unflatten(total)
         for layer, of_layer, weight in zip(self.layers, gradients, factors, strict=True):
@@ -231,7 +245,7 @@ class ClippedGradients:
             else:
                 for own, value in of_layer.weighted_sum(weight, sample).items():
                     into[own].copy_(value)
-        return ClippedSum(total, norms[:units], bounds[0], zeroed)
+        return ClippedSum(total, norms[: len(broken)][~broken], bounds[0], int(broken.sum()))
 
     def _nothing(self) -> Tensor:
         return torch.zeros(self._released.coordinates, device=self.problem.features.device, dtype=self._dtype)

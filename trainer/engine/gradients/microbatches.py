@@ -72,21 +72,31 @@ class Padding:
         features = made_up_features(problem, 1)
         return Padding(features, torch.zeros_like(problem.targets[:1]), squared_features(features))
 
-    def gathered(self, problem: Problem, units: Tensor, squares: Tensor | None, size: int) -> Microbatch:
-        """The records of some units, filled up to ``size`` units; see ``gather``. No gradient flows into the padding."""
+    def gathered(self, problem: Problem, units: Tensor, squares: Tensor | None, size: int, left_out: Tensor | None = None) -> Microbatch:
+        r"""The records of some units, filled up to ``size`` units; see ``gather``. No gradient flows into the padding.
+
+        Args:
+          left_out: which of the units have padding in their places, (units,), bool.
+        """
         missing = size - len(units)
-        if not missing:
+        if not missing and left_out is None:
             return gather(problem, units, squares)
         batch = gather(problem, torch.cat((units, units.new_zeros(missing))), squares)
-        first = len(units) * problem.records_per_unit
-        # In place: the rows were copied just now.
-        batch.features[first:] = self.features
-        batch.targets[first:] = self.target
-        if batch.squares is not None and self.square is not None:
-            batch.squares[first:] = self.square
         weights = torch.ones(len(batch.features), device=units.device) if batch.weights is None else batch.weights
-        weights[first:] = 0.0
-        return Microbatch(batch.features, batch.targets, weights, size, batch.squares)
+        filled = Microbatch(batch.features, batch.targets, weights, size, batch.squares)
+        self._fill(filled, slice(len(units) * problem.records_per_unit, None))
+        if left_out is not None:
+            self._fill(filled, torch.nonzero(left_out.repeat_interleave(problem.records_per_unit)).squeeze(1))
+        return filled
+
+    def _fill(self, batch: Microbatch, rows: slice | Tensor) -> None:
+        # In place: the rows were copied just now.
+        batch.features[rows] = self.features
+        batch.targets[rows] = self.target
+        if batch.squares is not None and self.square is not None:
+            batch.squares[rows] = self.square
+        assert batch.weights is not None
+        batch.weights[rows] = 0.0
 
 
 def gather(problem: Problem, units: Tensor, squares: Tensor | None) -> Microbatch:

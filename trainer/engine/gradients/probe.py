@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -110,3 +111,13 @@ def mode(network: nn.Module, training: bool) -> Iterator[None]:
     finally:
         for name, module in network.named_modules():
             module.training = before[name]
+
+
+def draws_masks(problem: Problem) -> bool:
+    """Whether the network in training mode draws from torch's own generator (dropout does): then that generator's state changes."""
+    device = problem.features.device
+    state = partial(torch.cuda.get_rng_state, device) if device.type == "cuda" else torch.get_rng_state
+    with torch.random.fork_rng([device] if device.type == "cuda" else []), mode(problem.network, training=True), torch.no_grad():
+        before = state()
+        problem.network(made_up_features(problem, 1))
+        return not torch.equal(before, state())

@@ -47,6 +47,7 @@ class GradientSums(Kind):
         return (
             wording.DECLARED_NUMBER if setting.is_declared else wording.COUNTED_NUMBER,
             wording.SAMPLED[self.plan.sampling.kind],
+            wording.MASKS,
             *wording.RUN_ASSUMPTIONS,
             *((setting.named(wording.USER_ASSUMPTION),) if setting.records_per_unit is not None else ()),
             *((wording.FEDERATED_ASSUMPTION,) if self._is_federated else ()),
@@ -72,8 +73,11 @@ class GradientSums(Kind):
         if plan.projection is not None:
             yield from projection_lines(plan.projection)
         stopped = f" {sentence(wording.STOPPED_EARLY)}" if history.released < plan.steps else ""
+        charged = (
+            "charged (some of an interrupted epoch may have released nothing)" if isinstance(sampling, RandomAllocation) else "released"
+        )
         yield (
-            f"Steps: {history.released} released of {plan.steps} planned{history.restarts}, each sum divided by the "
+            f"Steps: {history.released} {charged} of {plan.steps} planned{history.restarts}, each sum divided by the "
             f"public number {sampling.expected_batch_size}.{stopped}{history.checkpoints}"
         )
 
