@@ -74,7 +74,8 @@ def test_a_sample_of_fixed_size_is_told_with_both_sizes() -> None:
     (found,) = releases_of(EVENTS["fixed size"])
     assert sampling_in_words(found) == "10 of 100, without replacement"
     assert release_phrase(found, "record") == (
-        "50 releases with gaussian noise of standard deviation 3.0 on each real component, on samples of exactly 10 of 100 records"
+        "50 releases with gaussian noise of standard deviation 3.0 on each real component, on samples of exactly 10 of 100 "
+        "(counted in units of one record)"
     )
 
 
@@ -170,7 +171,7 @@ def test_a_sample_that_is_cut_is_told_with_its_numbers() -> None:
     assert sampling_in_words(found) == "each unit independently with probability 0.1, cut to at most 20, of at most 100"
     assert release_phrase(found, "record") == (
         "50 releases with gaussian noise of standard deviation 3.0 on each real component, each record drawn with probability 0.1, samples "
-        "cut to at most 20 of at most 100 records"
+        "cut to at most 20 of at most 100 (counted in units of one record)"
     )
 
 
