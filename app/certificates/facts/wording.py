@@ -187,12 +187,6 @@ SAMPLED = {
 
 PUBLIC_BOX = "the box that bounds the values, and every scaling before it, were chosen without looking at the data"
 
-MASKS = (
-    "if the network drops numbers at random, or records are varied at random, these draws are as good as independent: torch's own generator, "
-    "which isn't a cryptographic one, makes them from 53 secret bits of each step"
-)
-"""Of runs that clip gradients of a network: whether it draws isn't in the plan."""
-
 RUN_ASSUMPTIONS = (
     "the hyper-parameters and the data set's recipe were fixed without looking at the data",
     "whoever signed this ran the code whose digest is a subject of this certificate, on a machine that wasn't tampered with",
@@ -257,7 +251,9 @@ ARITHMETIC: dict[ArithmeticName, str] = {
         "the run computed gradients {precision}, scaled them to 2^-8 below their bound, which is more than rounding of norms and sums can "
         "move them (clipped_sum.md), and added them in float32, or in float64 where clipping is adaptive or a sample may be expected to "
         "hold more than 1024 units; that a unit's own gradient has the same bits whichever units are computed beside it, and adds no "
-        "more to the sum than the noise is for, was tested with made-up records before training, on that machine; it isn't proved"
+        "more to the sum than the noise is for, was tested with made-up records before training, on that machine; it isn't proved; if the "
+        "network drops numbers at random, or records are varied at random, these draws are taken to be as good as independent: torch's own "
+        "generator, which isn't a cryptographic one, makes them from 53 secret bits of each step"
     ),
     "banded_sums": (
         "each step's sum was rounded to steps of 2^-24 of the noise's scale or finer, within its sensitivity; products with the "

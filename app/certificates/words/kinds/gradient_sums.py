@@ -47,7 +47,6 @@ class GradientSums(Kind):
         return (
             wording.DECLARED_NUMBER if setting.is_declared else wording.COUNTED_NUMBER,
             wording.SAMPLED[self.plan.sampling.kind],
-            wording.MASKS,
             *wording.RUN_ASSUMPTIONS,
             *((setting.named(wording.USER_ASSUMPTION),) if setting.records_per_unit is not None else ()),
             *((wording.FEDERATED_ASSUMPTION,) if self._is_federated else ()),
