@@ -14,6 +14,7 @@ from typing import IO, Any, final
 
 from sqlalchemy import Connection, Table, select, text
 
+from zetadp.app.certificates.signing.noise_keys import NOISE_KEYS
 from zetadp.app.jobs.workspaces import JOBS
 from zetadp.app.kit.database import Database, now, revisions
 from zetadp.app.kit.settings import Settings
@@ -36,6 +37,7 @@ from zetadp.app.operations.objects import LOCAL, add_objects
 from zetadp.app.storage.opening import storage_of
 from zetadp.app.tables.ledgers import LedgerEntryRow, LedgerRow
 from zetadp.mechanisms.base import Value
+from zetadp.trainer.request import NOISE_KEY
 from zetadp.version import VERSION
 
 NOT_KEPT = frozenset({"executors", "housekeeping", "job_turns", "launches"})
@@ -43,6 +45,8 @@ NOT_KEPT = frozenset({"executors", "housekeeping", "job_turns", "launches"})
 DATABASES = ("zetadp.sqlite", "queue.sqlite")
 """Ours is in the backup as rows. The queue's holds only calls that wake idle workers, which also look for jobs themselves."""
 UNFINISHED = (".draft-", ".new-", ".part", ".new", ".lock")
+SECRET = (NOISE_KEYS,)
+"""Folders whose files take the noise away from what was released. No backup has them: it is kept longer, and by more people."""
 ROWS_AT_ONCE = 500
 
 
@@ -68,7 +72,7 @@ def back_up(settings: Settings, database: Database, out: IO[bytes], *, job_files
             ledgers = tuple(_ledgers(connection))
             tables = tuple(_dumped(archive, connection, table) for table in _tables())
         storage = storage_of(settings)
-        left_out = (*(() if job_files else (JOBS,)), *(LOCAL if storage.is_elsewhere else ()))
+        left_out = (*SECRET, *(() if job_files else (JOBS,)), *(LOCAL if storage.is_elsewhere else ()))
         count = sum(archive.add_file(FILES + name, settings.data_dir / name) for name in _files(settings.data_dir, left_out))
         if storage.is_elsewhere:
             count += add_objects(archive, storage.store, settings.data_dir, job_files=job_files)
@@ -134,5 +138,5 @@ def _files(folder: Path, left_out: Sequence[str]) -> Iterator[str]:
         folders[:] = sorted(name for name in folders if not name.startswith(".new-") and not (is_top and name in left_out))
         for name in sorted(names):
             is_database = is_top and name.startswith(DATABASES)
-            if not is_database and not name.startswith(UNFINISHED) and not name.endswith(UNFINISHED):
+            if not is_database and name != NOISE_KEY and not name.startswith(UNFINISHED) and not name.endswith(UNFINISHED):
                 yield (here / name).relative_to(folder).as_posix()

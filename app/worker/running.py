@@ -171,7 +171,13 @@ class _Run:
         if not self._announce():
             return
         write_request(place.folder, self._attempt.document)
-        self._write_noise_key(place)
+        try:
+            self._write_noise_key(place)
+            self._run_child(place, folder, data_sets)
+        finally:
+            (place.folder / NOISE_KEY).unlink(missing_ok=True)
+
+    def _run_child(self, place: Workspace, folder: Path, data_sets: Path) -> None:
         with sole_user(folder, lambda: self._reason_to_stop() is not None, self._settings.lease_seconds) as lock:
             if lock is None:
                 self._end_stopped(self._reason_to_stop())

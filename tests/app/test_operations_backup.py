@@ -17,19 +17,22 @@ from sqlalchemy import select
 from typer.testing import CliRunner
 
 from tests.app.fake_child import Order
-from tests.app.jobs_harness import postgresql_server, serving, settings, spec, stream, submit, wait_for_state, working
+from tests.app.jobs_harness import postgresql_server, serving, settings, spec, stream, submit, wait_for_state, wait_until, working
 from tests.app.ledgers_harness import definition, gaussian
 from tests.app.preparing_harness import prepare_all
 from tests.selection import thinned
 from zetadp.accountants.filters import RdpBudget
+from zetadp.app.certificates.signing.noise_keys import kept_noise_key
 from zetadp.app.cli import app
 from zetadp.app.kit.database import Database, now
 from zetadp.app.kit.settings import Settings
 from zetadp.app.operations.archive import MANIFEST, BackupUnusable
 from zetadp.app.operations.backup import back_up
 from zetadp.app.operations.restore import Restored, restore
+from zetadp.app.storage.opening import storage_of
 from zetadp.app.tables.access import AuditRow
 from zetadp.app.tables.jobs import ExecutorRow, JobRow
+from zetadp.trainer.request import NOISE_KEY
 
 DEFINITION = definition(RdpBudget(orders=(8.0,), values=(9.0,))).model_dump(mode="json")
 WAYS = [("sqlite", "postgresql"), ("postgresql", "sqlite")]
@@ -120,6 +123,24 @@ def test_backup_of_a_busy_service_proves_there_what_it_proved_here(source: str, 
         # What is new gets numbers after those that came with the backup.
         assert client.get("/v1/audit-log").json()["entries"][0]["action"] == "resume_job"
         assert client.get(f"/v1/ledgers/{ledger}/verification").json()["verdict"] == "sound"
+
+
+def test_noise_keys_are_in_no_backup_and_not_beside_what_was_released(tmp_path: Path) -> None:
+    of = settings(tmp_path / "here").model_copy(update={"keep_noise_keys": True})
+    with serving(of) as client, working(of):
+        job_id = submit(client, Order.HOLD)
+        next(event for event in stream(client, job_id) if event.kind == "checkpoint")
+        (held,) = [path.read_bytes() for path in of.data_dir.rglob(NOISE_KEY)]
+        kept = kept_noise_key(storage_of(of).store, job_id)
+        backup = saved(of)
+        client.post(f"/v1/jobs/{job_id}/cancel")
+        wait_for_state(client, job_id, "cancelled")
+        wait_until(lambda: not list(of.data_dir.rglob(NOISE_KEY)))
+    assert kept is not None
+    with tarfile.open(fileobj=io.BytesIO(backup), mode="r:gz") as archive:
+        members = {member.name: b"" if (content := archive.extractfile(member)) is None else content.read() for member in archive}
+    assert any(job_id in name for name in members)
+    assert [name for name, content in members.items() if "noise-key" in name or kept in content or held in content] == []
 
 
 @pytest.fixture(scope="module")
