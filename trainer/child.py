@@ -28,7 +28,7 @@ from zetadp.trainer.engine.noise.run_key import keyed_in
 from zetadp.trainer.errors import MemberDone, PartFailed, TeamLost, TrainingAborted, TrainingDiverged, TrainingStopped
 from zetadp.trainer.parent import die_with_parent, end_with_folder
 from zetadp.trainer.request import FINISHED, LOST, ORPHANED, REQUEST, RESULT, STOPPED, TrainingRequest
-from zetadp.trainer.specs.report import Failed, Finished, Started, Stopped, TrainingEvent
+from zetadp.trainer.specs.report import Failed, Finished, Stopped, TrainingEvent
 from zetadp.trainer.team_place import TeamPlace
 
 
@@ -62,27 +62,17 @@ def main(arguments: list[str]) -> int:
     return FINISHED
 
 
-def run_request(
-    workdir: Path, should_stop: Callable[[], bool], report: Callable[[TrainingEvent], None], start: bytes | None = None
-) -> None:
+def run_request(workdir: Path, should_stop: Callable[[], bool], report: Callable[[TrainingEvent], None]) -> None:
     r"""Runs the training that ``workdir`` requests and writes its report.
 
-    Args:
-      start: the process's own bytes, where a run with a committed key is repeated; else they are drawn.
     Raises:
-      ValidationError, OSError: the request can't be read.
+      ValidationError, OSError: the request, or the secret that its randomness follows from, can't be read.
       PrivacyError, TrainingStopped, TeamLost, MemberDone: as the algorithm's ``train`` says.
     """
     request = TrainingRequest.model_validate_json((workdir / REQUEST).read_bytes())
     train = load_train(request.spec)
-    with keyed_in(workdir, request.runtime, start) as key:
-
-        def told(event: TrainingEvent) -> None:
-            if key is not None and isinstance(event, Started):
-                key.begins_after(event.resumed_from_step)
-            report(event)
-
-        outcome = train(request.spec, request.plan, request.runtime, workdir, report=told, should_stop=should_stop)
+    with keyed_in(workdir, request):
+        outcome = train(request.spec, request.plan, request.runtime, workdir, report=report, should_stop=should_stop)
     write_atomically(workdir / RESULT, outcome.model_dump_json().encode())
 
 

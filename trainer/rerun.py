@@ -4,57 +4,71 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import zip_longest
 from pathlib import Path
 
 from zetadp.trainer.child import run_request
-from zetadp.trainer.engine.run import MODEL
+from zetadp.trainer.engine.noise.run_key import run_key
+from zetadp.trainer.engine.run import CHECKPOINT, MODEL
 from zetadp.trainer.errors import TrainingStopped
-from zetadp.trainer.request import NOISE_KEY, RELEASES, REQUEST, TrainingRequest
-from zetadp.trainer.specs.releases import Recorded, Release, Repeated, read_releases
+from zetadp.trainer.request import NOISE_KEY, RELEASES, REQUEST, RunSecret, TrainingRequest
+from zetadp.trainer.specs.releases import Recorded, Release, Repeated, RunAttempt, read_releases
 from zetadp.trainer.specs.report import TrainingEvent
 
 
 def repeat(request: TrainingRequest, secret: bytes, recorded: Recorded, workdir: Path, report: Callable[[TrainingEvent], None]) -> Repeated:
-    r"""Trains again, each process from where it began to where the next one did.
+    r"""Trains again, each attempt from where it began to where the next one did.
 
     Args:
       request: spec and plan of the certificate, with the runtime settings that were recorded.
       secret: what the run's randomness follows from.
       workdir: an empty folder.
     Raises:
-      PrivacyError, OSError: as the training itself.
+      PrivacyError, TrainingAborted, OSError: as the training itself.
     """
     (workdir / REQUEST).write_text(request.model_dump_json())
-    descriptor = os.open(workdir / NOISE_KEY, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(secret)
-    ends = [step for _, step in recorded.processes[1:]]
-    for place, (start, _) in enumerate(recorded.processes):
-        end = ends[place] if place < len(ends) else None
+    followers = [*recorded.attempts[1:], None]
+    for attempt, following in zip(recorded.attempts, followers, strict=True):
+        if attempt.after is None:  # it found no checkpoint, whatever an earlier one had done
+            (workdir / CHECKPOINT).unlink(missing_ok=True)
+        descriptor = os.open(workdir / NOISE_KEY, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(RunSecret(secret=secret.hex(), attempt=attempt.number).model_dump_json())
         try:
-            run_request(workdir, lambda end=end: end is not None and _latest(workdir) >= end, report, start)
+            run_request(workdir, _ending(attempt, following), report)
         except TrainingStopped:
             continue
-    (workdir / NOISE_KEY).unlink()
-    own = read_releases((workdir / RELEASES).read_text()).releases
-    same, departed = _compared(recorded.releases, own)
+    own = read_releases((workdir / RELEASES).read_text())
+    same, departed = _compared(recorded, own)
     return Repeated(same, len(recorded.releases), departed, hashlib.sha256((workdir / MODEL).read_bytes()).hexdigest())
 
 
-def _latest(workdir: Path) -> int:
-    lines = (workdir / RELEASES).read_text().splitlines()
-    return max((int(line.split(" ")[2]) for line in lines if line.startswith("release ")), default=0)
+def _ending(attempt: RunAttempt, following: RunAttempt | None) -> Callable[[], bool]:
+    """Whether an attempt has done what is left of it: not every step releases something, and a release may come after the steps."""
+    if following is None:
+        return lambda: False
+    end = following.after or 0
+
+    def is_over() -> bool:
+        key = run_key()
+        return key is not None and key.reached is not None and key.reached >= end and key.released >= len(attempt.releases)
+
+    return is_over
 
 
-def _compared(first: tuple[Release, ...], second: tuple[Release, ...]) -> tuple[int, tuple[int, int] | None]:
-    for place, (one, other) in enumerate(zip(first, second, strict=False)):
+def _compared(recorded: Recorded, own: Recorded) -> tuple[int, tuple[int, int] | None]:
+    """How many releases are the same, and where the first is that isn't; attempts that began elsewhere are a departure too."""
+    same = 0
+    for one, other in zip_longest(recorded.releases, own.releases):
         if one != other:
-            return place, one[:2]
-    shorter = min(len(first), len(second))
-    left = next(_rest(first, second, shorter), None)
-    return shorter, None if left is None else left[:2]
+            return same, _place(one or other)
+        same += 1
+    begun = ([(attempt.number, attempt.after) for attempt in run.attempts] for run in (recorded, own))
+    parted = next((one or other for one, other in zip_longest(*begun) if one != other), None)
+    return same, None if parted is None else (0, parted[1] or 0)
 
 
-def _rest(first: tuple[Release, ...], second: tuple[Release, ...], shorter: int) -> Iterator[Release]:
-    yield from (*first[shorter:], *second[shorter:])
+def _place(release: Release | None) -> tuple[int, int]:
+    assert release is not None  # zip_longest gives one of the two
+    return release[:2]

@@ -44,7 +44,7 @@ from zetadp.app.worker.witnessing import WitnessesUnreadable, keep_head, signatu
 from zetadp.mechanisms import RandomOrigin, TimeLimitReached
 from zetadp.mechanisms.base import Value
 from zetadp.mechanisms.errors import PrivacyError
-from zetadp.trainer.specs.algorithms.comparison import Comparison
+from zetadp.trainer.request import why_not_repeatable
 
 ASKING_SECONDS = 10.0
 """How long an authority may take."""
@@ -137,9 +137,8 @@ def _proof(first: int, second: int) -> Callable[[Session], list[bytes]]:
 
 
 def is_repeatable(document: TrainingDocument, settings: Settings) -> bool:
-    """Whether the run's noise key is kept, so that an auditor may repeat it: of one training in one process, with secret randomness."""
-    spec = document.spec
-    return settings.keep_noise_keys and document.runtime.processes == 1 and not spec.reproducible and not isinstance(spec, Comparison)
+    """Whether the run's noise key is kept, so that an auditor may repeat it."""
+    return settings.keep_noise_keys and why_not_repeatable(document.spec, document.runtime, document.plan) is None
 
 
 def secret_of(facts: AnnouncedFacts, job_id: str, settings: Settings) -> bytes | None:

@@ -48,7 +48,7 @@ from zetadp.app.worker.hardware import visible
 from zetadp.app.worker.memory import exceeds
 from zetadp.mechanisms.errors import PrivacyError
 from zetadp.trainer.data import Uploaded
-from zetadp.trainer.request import LOST, NOISE_KEY
+from zetadp.trainer.request import LOST, NOISE_KEY, RunSecret
 from zetadp.trainer.specs.report import Failed, Progress, Started
 from zetadp.trainer.team_place import TeamPlace
 
@@ -219,13 +219,13 @@ class _Run:
         return True
 
     def _write_noise_key(self, place: Workspace) -> None:
-        """What the child's randomness follows from, in its folder, if it is kept; the file is never kept with the others."""
+        """What the child's randomness follows from, in its folder, if it is kept; the child deletes the file when it has read it."""
         path = place.folder / NOISE_KEY
         path.unlink(missing_ok=True)
         announced = self._announced
         secret = None if announced is None else self._patiently(lambda: secret_of(announced, self._attempt.job_id, self._settings))
         if secret is not None:
-            write_once(path, secret)
+            write_once(path, RunSecret(secret=secret.hex(), attempt=self._attempt.number).model_dump_json().encode())
 
     def _data_sets(self, place: Workspace) -> Path:
         """The folder of the data sets made from uploads, with the one that this job needs."""

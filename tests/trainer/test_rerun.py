@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pydantic import TypeAdapter
 
-from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import ALGORITHMS, AnyTrainingSpec, RuntimeSpec
 from zetadp.trainer.child import run_request
-from zetadp.trainer.engine.noise.run_key import keyed_in, run_key
+from zetadp.trainer.engine.noise.run_key import ONCE, run_key
 from zetadp.trainer.errors import TrainingStopped
-from zetadp.trainer.request import NOISE_KEY, RELEASES, REQUEST, TrainingRequest
+from zetadp.trainer.request import NOISE_KEY, RELEASES, REQUEST, RunSecret, TrainingRequest, why_not_repeatable
 from zetadp.trainer.rerun import repeat
-from zetadp.trainer.specs.releases import read_releases
-from zetadp.trainer.specs.report import TrainingEvent
+from zetadp.trainer.specs.releases import Recorded, Repeated, read_releases
+from zetadp.trainer.specs.report import Stage, TrainingEvent
 
 SECRET = bytes(range(32))
 _SPEC: TypeAdapter[AnyTrainingSpec] = TypeAdapter(AnyTrainingSpec)
@@ -44,21 +42,36 @@ def ignored(_event: TrainingEvent) -> None:
     return None
 
 
+def begun(
+    request: TrainingRequest,
+    folder: Path,
+    attempt: int,
+    stops: Callable[[], bool] = lambda: False,
+    report: Callable[[TrainingEvent], None] = ignored,
+) -> None:
+    """One attempt of a run."""
+    folder.mkdir(exist_ok=True)
+    (folder / REQUEST).write_text(request.model_dump_json())
+    (folder / NOISE_KEY).write_text(RunSecret(secret=SECRET.hex(), attempt=attempt).model_dump_json())
+    run_request(folder, stops, report)
+
+
+def after(step: int) -> Callable[[], bool]:
+    return lambda: (key := run_key()) is not None and (key.reached or 0) >= step
+
+
 def ran(request: TrainingRequest, folder: Path, stops_after: tuple[int, ...] = ()) -> str:
     """What a run wrote that was stopped after these steps and went on each time."""
-    folder.mkdir()
-    (folder / REQUEST).write_text(request.model_dump_json())
-    (folder / NOISE_KEY).write_bytes(SECRET)
-    releases = folder / RELEASES
-
-    def after(step: int) -> Callable[[], bool]:
-        return lambda: sum(line.startswith("release") for line in releases.read_text().splitlines()) >= step
-
-    for step in stops_after:
+    for attempt, step in enumerate(stops_after, 1):
         with pytest.raises(TrainingStopped):
-            run_request(folder, after(step), ignored)
-    run_request(folder, lambda: False, ignored)
-    return releases.read_text()
+            begun(request, folder, attempt, after(step))
+    begun(request, folder, len(stops_after) + 1)
+    return (folder / RELEASES).read_text()
+
+
+def repeated(request: TrainingRequest, recorded: Recorded, folder: Path) -> Repeated:
+    folder.mkdir()
+    return repeat(request, SECRET, recorded, folder, ignored)
 
 
 def model_in(folder: Path) -> bytes:
@@ -69,19 +82,47 @@ def model_in(folder: Path) -> bytes:
 def test_a_run_is_repeated_to_the_bit_however_often_it_was_interrupted(tmp_path: Path, stops_after: tuple[int, ...]) -> None:
     request = request_of()
     recorded = read_releases(ran(request, tmp_path / "run", stops_after))
-    assert [step for _, step in recorded.processes] == [0, *stops_after]
+    assert [attempt.after for attempt in recorded.attempts] == [None, *stops_after]
     assert [step for _, step, _ in recorded.releases] == list(range(1, 9))
-    (tmp_path / "again").mkdir()
-    found = repeat(request, SECRET, recorded, tmp_path / "again", ignored)
+    found = repeated(request, recorded, tmp_path / "again")
     assert (found.same, found.recorded, found.departed) == (8, 8, None)
-    assert (tmp_path / "again" / "artifacts/model.safetensors").read_bytes() == (
-        tmp_path / "run" / "artifacts/model.safetensors"
-    ).read_bytes()
+    assert model_in(tmp_path / "again") == model_in(tmp_path / "run")
 
 
-def test_two_processes_of_one_run_share_no_noise(tmp_path: Path) -> None:
-    first, second = (read_releases(ran(request_of(steps=2), tmp_path / name)) for name in "ab")
-    assert not {digest for *_, digest in first.releases} & {digest for *_, digest in second.releases}
+def test_steps_that_release_nothing_are_repeated_as_such(tmp_path: Path) -> None:
+    # The second attempt has lost its epoch's allocation; it is interrupted before the next epoch begins, in which it would release again.
+    request = request_of(sampling={"kind": "random_allocation"}, expected_batch_size=88, steps=16)
+    recorded = read_releases(ran(request, tmp_path / "run", stops_after=(2, 5)))
+    assert [step for _, step, _ in recorded.releases] == [1, 2, *range(9, 17)]
+    found = repeated(request, recorded, tmp_path / "again")
+    assert (found.same, found.departed) == (10, None)
+    assert model_in(tmp_path / "again") == model_in(tmp_path / "run")
+
+
+class Killed(BaseException):
+    """Nothing is written any more."""
+
+
+def killed_after(step: int) -> Callable[[], bool]:
+    def look() -> bool:
+        if after(step)():
+            raise Killed
+        return False
+
+    return look
+
+
+@pytest.mark.parametrize("step", [0, 3])
+def test_what_a_killed_process_lost_is_not_repeated(tmp_path: Path, step: int) -> None:
+    request = request_of()
+    with pytest.raises(Killed):
+        begun(request, tmp_path / "run", 1, killed_after(step))
+    begun(request, tmp_path / "run", 2)
+    recorded = read_releases((tmp_path / "run" / RELEASES).read_text())
+    assert [step for _, step, _ in recorded.releases] == list(range(1, 9))
+    assert recorded.attempts[-1].after == (None if step == 0 else 1)  # the first step was in a checkpoint
+    assert repeated(request, recorded, tmp_path / "again").departed is None
+    assert model_in(tmp_path / "again") == model_in(tmp_path / "run")
 
 
 @pytest.mark.parametrize("step", [1, 5, 8])
@@ -90,8 +131,7 @@ def test_where_a_run_departed_is_said(tmp_path: Path, step: int) -> None:
     lines = ran(request, tmp_path / "run").splitlines()
     place = next(place for place, line in enumerate(lines) if line.startswith(f"release 0 {step} "))
     lines[place] = f"release 0 {step} {'0' * 64}"
-    (tmp_path / "again").mkdir()
-    found = repeat(request, SECRET, read_releases("\n".join(lines)), tmp_path / "again", ignored)
+    found = repeated(request, read_releases("\n".join(lines)), tmp_path / "again")
     assert (found.same, found.departed) == (step - 1, (0, step))
 
 
@@ -106,69 +146,124 @@ def test_another_key_plan_or_setting_departs(tmp_path: Path, changes: dict[str, 
     assert found.departed in {(0, 1), (0, 2)}
 
 
+def test_another_attempt_than_the_one_that_ran_departs(tmp_path: Path) -> None:
+    request = request_of(steps=3)
+    written = ran(request, tmp_path / "run")
+    found = repeated(request, read_releases(written.replace("attempt 1", "attempt 2")), tmp_path / "again")
+    assert (found.same, found.departed) == (0, (0, 1))
+
+
 def test_releases_that_are_missing_or_too_many_are_a_departure(tmp_path: Path) -> None:
     request = request_of(steps=3)
     lines = ran(request, tmp_path / "run").splitlines()
     for name, changed in (("short", lines[:-1]), ("long", [*lines, f"release 0 4 {'0' * 64}"])):
-        (tmp_path / name).mkdir()
-        found = repeat(request, SECRET, read_releases("\n".join(changed)), tmp_path / name, ignored)
+        found = repeated(request, read_releases("\n".join(changed)), tmp_path / name)
         assert found.departed == (0, 3 if name == "short" else 4)
 
 
-def test_what_was_never_released_is_not_written(tmp_path: Path) -> None:
-    (tmp_path / "artifacts").mkdir()
-    (tmp_path / NOISE_KEY).write_bytes(SECRET)
-    with keyed_in(tmp_path, RuntimeSpec()) as key:
-        assert key is not None
-        key.begins_after(0)
-        for step in (1, 2, 3):
-            observed = key.noise(0, step).observed
-            assert observed is not None
-            observed(b"numbers")
-    with keyed_in(tmp_path, RuntimeSpec()) as key:
-        assert key is run_key()
-        assert key is not None
-        key.begins_after(1)
-    assert run_key() is None
-    recorded = read_releases((tmp_path / RELEASES).read_text())
-    assert [step for _, step, _ in recorded.releases] == [1]
-    assert [step for _, step in recorded.processes] == [0, 1]
+def example_of(algorithm: str) -> TrainingRequest:
+    spec = next(one for one in ALGORITHMS if one.algorithm_name() == algorithm).example()
+    checked = _SPEC.validate_python(spec.model_dump(mode="json", exclude_none=True))
+    return TrainingRequest(spec=checked, runtime=RuntimeSpec(threads=1), plan=checked.plan())
 
 
-def test_labels_asked_twice_give_two_streams_and_a_steps_noise_the_same(tmp_path: Path) -> None:
-    (tmp_path / NOISE_KEY).write_bytes(SECRET)
-    with keyed_in(tmp_path, RuntimeSpec()) as key:
-        assert key is not None
-        streams = [key.stream("a"), key.stream("a"), key.stream("b"), key.noise(0, 1), key.noise(1, 1), key.noise(0, 2)]
-        drawn = [stream.key() for stream in streams]
-        assert len(set(drawn)) == 6
-        assert key.noise(0, 1).key() == drawn[3]
+OBFUSCATION = {
+    "attacks": None,
+    "batch_size": 32,
+    "steps": 6,
+    "evaluation": {"kind": "none"},
+    "method": {
+        "kind": "noisy_rotation",
+        "clipping_norm": 5.0,
+        "queries": 2,
+        "adversarial_weight": 0.0,
+        "privacy": {"unit": "image", "adjacency": "replace_one", "delta": 1e-5, "noise_multiplier": 0.05},
+    },
+}
+REPEATABLE: dict[str, dict[str, object]] = {
+    "zeta_dp_sgd": {},
+    "federated_zeta_dp_sgd": {},
+    "spectral_dp": {},
+    "dp_sgd_laplace": {},
+    "spof": {"steps": 6},
+    "functional_mechanism": {},
+    "obfuscation": OBFUSCATION,
+}
 
 
-def test_without_a_key_nothing_is_written(tmp_path: Path) -> None:
-    with keyed_in(tmp_path, RuntimeSpec()) as key:
-        assert key is None
-        assert run_key() is None
-    assert os.listdir(tmp_path) == []
+def example_with(algorithm: str) -> TrainingRequest:
+    spec = example_of(algorithm).spec
+    changed = _SPEC.validate_python(spec.model_dump(mode="json", exclude_none=True) | REPEATABLE[algorithm])
+    return TrainingRequest(spec=changed, runtime=RuntimeSpec(threads=1), plan=changed.plan())
 
 
-@pytest.mark.parametrize("text", ["", "start 00", "release 0 1", "from x", "nothing"])
-def test_what_no_run_writes_is_refused(text: str) -> None:
-    with pytest.raises(InvalidParameter, match=r"releases\.txt"):
-        read_releases(text)
+def test_all_that_can_be_repeated_are_tried() -> None:
+    found = [one.algorithm_name() for one in ALGORITHMS if one.algorithm_name() not in REPEATABLE]
+    assert all(why_not_repeatable((given := example_of(name)).spec, given.runtime, given.plan) is not None for name in found)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", [one for one in ALGORITHMS if one.algorithm_name() != "comparison"])
-def test_every_algorithm_is_repeated_to_the_bit(algorithm: type, tmp_path: Path) -> None:
-    spec = algorithm.example()
-    if spec.reproducible:
-        pytest.skip("its example has a seed")
-    request = TrainingRequest(spec=spec, runtime=RuntimeSpec(threads=1), plan=spec.plan())
+@pytest.mark.parametrize("algorithm", REPEATABLE)
+def test_every_algorithm_is_repeated_to_the_bit(algorithm: str, tmp_path: Path) -> None:
+    request = example_with(algorithm)
     recorded = read_releases(ran(request, tmp_path / "run"))
-    (tmp_path / "again").mkdir()
-    found = repeat(request, SECRET, recorded, tmp_path / "again", ignored)
-    assert found.departed is None
-    assert (tmp_path / "again" / "artifacts/model.safetensors").read_bytes() == (
-        tmp_path / "run" / "artifacts/model.safetensors"
-    ).read_bytes()
+    assert len(recorded.releases) > 0
+    check_repeated(request, recorded, tmp_path)
+
+
+def check_repeated(request: TrainingRequest, recorded: Recorded, folder: Path) -> None:
+    found = repeated(request, recorded, folder / "again")
+    assert (found.same, found.departed) == (len(recorded.releases), None)
+    assert model_in(folder / "again") == model_in(folder / "run")
+
+
+# Algorithms that release once, before their steps or after them
+
+
+def test_a_single_release_is_compared(tmp_path: Path) -> None:
+    request = example_with("functional_mechanism")
+    written = ran(request, tmp_path / "run")
+    recorded = read_releases(written)
+    assert [release[:2] for release in recorded.releases] == [(0, 1)]
+    check_repeated(request, recorded, tmp_path)
+    digest = recorded.releases[0][2]
+    assert repeated(request, read_releases(written.replace(digest, "0" * 64)), tmp_path / "other").departed == (0, 1)
+
+
+@pytest.mark.parametrize("algorithm", ["spof", "obfuscation"])
+@pytest.mark.parametrize("stops_after", [(2, 5), (4, 4)])
+def test_its_steps_are_repeated_attempt_by_attempt(algorithm: str, stops_after: tuple[int, ...], tmp_path: Path) -> None:
+    request = example_with(algorithm)
+    recorded = read_releases(ran(request, tmp_path / "run", stops_after))
+    assert [release[:2] for release in recorded.releases] == [(0, ONCE)]
+    assert [attempt.after for attempt in recorded.attempts] == [None, *stops_after]
+    assert [len(attempt.releases) for attempt in recorded.attempts] == ([1, 0, 0] if algorithm == "spof" else [0, 0, 1])
+    check_repeated(request, recorded, tmp_path)
+
+
+@pytest.mark.parametrize("algorithm", ["spof", "obfuscation"])
+def test_it_stays_where_a_killed_attempt_made_it(algorithm: str, tmp_path: Path) -> None:
+    request = example_with(algorithm)
+    if algorithm == "spof":  # rows are released before the first step, whose attempt leaves nothing else
+        with pytest.raises(Killed):
+            begun(request, tmp_path / "run", 1, killed_after(0))
+    else:
+        begun(request, tmp_path / "run", 1)  # its worker dies before it tells
+    begun(request, tmp_path / "run", 2)
+    recorded = read_releases((tmp_path / "run" / RELEASES).read_text())
+    assert [len(attempt.releases) for attempt in recorded.attempts] == [1, 0]
+    check_repeated(request, recorded, tmp_path)
+
+
+def test_one_that_was_lost_is_made_by_the_next_attempt(tmp_path: Path) -> None:
+    def dies(event: TrainingEvent) -> None:
+        if isinstance(event, Stage) and event.doing.startswith("encoding"):
+            raise Killed
+
+    request = example_with("obfuscation")
+    with pytest.raises(Killed):
+        begun(request, tmp_path / "run", 1, report=dies)
+    begun(request, tmp_path / "run", 2)
+    recorded = read_releases((tmp_path / "run" / RELEASES).read_text())
+    assert [len(attempt.releases) for attempt in recorded.attempts] == [0, 1]
+    check_repeated(request, recorded, tmp_path)

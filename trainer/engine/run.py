@@ -24,6 +24,7 @@ from zetadp.trainer.data import DataSetFacts, data_set_facts
 from zetadp.trainer.engine.checkpoint import Checkpoint, discard_unfinished, load_checkpoint, save_checkpoint, write_tensors
 from zetadp.trainer.engine.environment import hardware, prepare_torch, versions
 from zetadp.trainer.engine.loop import TrainingState
+from zetadp.trainer.engine.noise.run_key import run_key
 from zetadp.trainer.engine.publisher import Evaluation, Follower, Publisher
 from zetadp.trainer.engine.requests import request_digest
 from zetadp.trainer.engine.team.distributed import launch
@@ -271,6 +272,8 @@ def _begun(team: Team, algorithm: Algorithm, facts: DataSetFacts, options: RunOp
     prepared = algorithm.prepare(setting)
     start = _starting_point(setting, prepared, earlier)
     prepared.begin(start.state)
+    if (key := run_key()) is not None:
+        key.begins(start.state.step, continues=earlier is not None)
     publisher = _publisher(algorithm.plan, setting, prepared, start) if team.rank == 0 else Follower(algorithm.plan, setting.should_stop)
     setting.report(Started(resumed_from_step=start.state.step))
     publisher.start(start.state)
@@ -344,7 +347,7 @@ def _starting_point(setting: Setting, prepared: PreparedRun, earlier: Checkpoint
     # Written immediately, so that an attempt which dies before its own first checkpoint is counted too.
     _ = setting.team.sum(torch.zeros(1, device=setting.device))  # no process may read the file while it is written
     if setting.team.rank == 0:
-        save_checkpoint(setting.workdir / CHECKPOINT, resumed, setting.digest)
+        _save(setting, resumed)
     return resumed
 
 
@@ -353,11 +356,18 @@ def _publisher(plan: Plan, setting: Setting, prepared: PreparedRun, start: Check
         plan=plan,
         checkpoint_seconds=setting.runtime.checkpoint_seconds,
         earlier=start,
-        save=partial(save_checkpoint, setting.workdir / CHECKPOINT, digest=setting.digest),
+        save=partial(_save, setting),
         evaluation=prepared.evaluation,
         report=setting.report,
         should_stop=setting.should_stop,
     )
+
+
+def _save(setting: Setting, checkpoint: Checkpoint) -> None:
+    # First what was released: a step in a checkpoint isn't run again, so nobody could write it down later.
+    if (key := run_key()) is not None:
+        key.keep()
+    save_checkpoint(setting.workdir / CHECKPOINT, checkpoint, setting.digest)
 
 
 def _trained(plan: Plan, prepared: PreparedRun, state: TrainingState, publisher: Publisher | Follower) -> TrainingState:
@@ -369,5 +379,7 @@ def _trained(plan: Plan, prepared: PreparedRun, state: TrainingState, publisher:
             publisher.keep(state)
             raise
         state = following
+        if (key := run_key()) is not None:
+            key.reached = state.step
         publisher.after_step(state)
     return state

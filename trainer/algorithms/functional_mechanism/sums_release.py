@@ -13,7 +13,7 @@ from zetadp.trainer.engine import NoiseWatch, TorchSource, TrainingState
 from zetadp.trainer.engine.autoencoders import Descent, Prepared
 from zetadp.trainer.engine.autoencoders.statistics import Code, fitted
 from zetadp.trainer.engine.loop import NO_BOUND
-from zetadp.trainer.engine.noise.randomness import stream_of
+from zetadp.trainer.engine.noise.randomness import stream_of, write_down
 from zetadp.trainer.engine.noise.torch_source import GENERATOR
 from zetadp.trainer.specs.algorithms.functional_mechanism import FunctionalMechanism
 from zetadp.trainer.specs.plans import StatisticReleasePlan
@@ -32,6 +32,7 @@ def minimisation(spec: FunctionalMechanism, plan: StatisticReleasePlan, prepared
 
     def step(_state: TrainingState) -> TrainingState:
         noisy = released(plan, code, prepared.rows.features, source, watch)
+        write_down(1, [noisy])
         parameters = weights(spec, plan, code, noisy).to(prepared.setting.device)
         return TrainingState(1, parameters, {}, NO_BOUND)
 

@@ -19,6 +19,8 @@ from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer.engine import NoiseWatch, TorchSource
 from zetadp.trainer.engine.checkpoint import discard_unfinished, read_tensors, write_tensors
+from zetadp.trainer.engine.noise.randomness import write_down
+from zetadp.trainer.engine.noise.run_key import ONCE
 from zetadp.trainer.errors import CheckpointRefused
 from zetadp.trainer.specs.plans import FeatureReleasePlan
 
@@ -123,6 +125,7 @@ def release_encodings(
         real.append((noisy * cosine - beside * sine).float())
         imaginary.append((noisy * sine + beside * cosine).float())
     tensors = {"sent_real": torch.cat(real), "sent_imaginary": torch.cat(imaginary), "theta": theta}
+    write_down(ONCE, list(tensors.values()))
     write_tensors(path, tensors, EncodingsHeader(digest=digest).model_dump_json())
     return watch
 

@@ -10,7 +10,8 @@ from torch import Tensor
 from zetadp.mechanisms import DuchiLinf
 from zetadp.trainer.engine import NoiseWatch, TorchSource
 from zetadp.trainer.engine.autoencoders import SLOPES, Descent, Prepared, RowDescent, denoised, released_once
-from zetadp.trainer.engine.noise.randomness import origin_of, stream_of
+from zetadp.trainer.engine.noise.randomness import origin_of, stream_of, write_down
+from zetadp.trainer.engine.noise.run_key import ONCE
 from zetadp.trainer.specs.algorithms.spof import Spof
 from zetadp.trainer.specs.plans import RecordReleasePlan
 
@@ -43,4 +44,5 @@ def release(spec: Spof, plan: RecordReleasePlan, prepared: Prepared, watch: Nois
     noisy = plan.mechanism.release(rows, source)
     if watch is not None:
         watch.see(rows, noisy)
+    write_down(ONCE, [noisy])
     return noisy.to(prepared.setting.device)

@@ -2,6 +2,7 @@ r"""Where one run's private randomness comes from: fresh from the operating syst
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, final
 
 import torch
@@ -147,3 +148,12 @@ def stream_of(spec: TrainingSpec, purpose: str) -> RandomStream:
 def origin_of(spec: TrainingSpec) -> RandomOrigin:
     """The origin of ``stream_of``'s streams."""
     return RandomOrigin.OPERATING_SYSTEM if spec.seed is None else RandomOrigin.USER_SEED
+
+
+def write_down(step: int, released: Sequence[Tensor]) -> None:
+    """What was released beside the loop's noisy sums, for an auditor who repeats the run; does nothing where the run has no key.
+
+    A release that is drawn once for all attempts has the step ``ONCE``, and is written down before the file that holds it is made.
+    """
+    if (key := run_key()) is not None:
+        key.release(step, [tensor.detach().cpu().contiguous().numpy().tobytes() for tensor in released])

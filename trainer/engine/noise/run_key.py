@@ -1,10 +1,12 @@
-r"""The secret key of one run, to which its plan was committed: everything random in the run follows from it and from public labels.
+r"""The secret of one run, to which its plan was committed: everything random in the run follows from it and from public labels.
 
-Without such a key every stream has a key of its own from the operating system, which nobody can open. With it an auditor who is given the
-key repeats the run: each stream's key is HMAC-SHA256 of its label under the run's key, with 16 bytes that each process of the run draws
-anew, so that a step that is run again in another process gets other noise. Whoever learns the run's key can take the noise away.
+Without such a secret every stream has a key of its own from the operating system, which nobody can open. With it an auditor who is given it
+repeats the run: each stream's key is HMAC-SHA256, under the secret, of the number of the job's start (its attempt) and the stream's label.
+So nobody chooses a stream, and a step that is run again in a later attempt gets other noise. Whoever learns the secret can take the noise
+away.
 
-The run writes down the digest of what it releases, in ``releases.txt``: a line for each process, and one for each release of a step.
+The run writes down in ``releases.txt`` which attempts it consists of, and the digest of each release. The file is on disk before a
+checkpoint or a file of released values is, and is replaced as a whole.
 """
 
 from __future__ import annotations
@@ -12,31 +14,47 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import final
+from typing import Final, final
 
+from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling.source import RandomOrigin, RandomStream
-from zetadp.trainer.request import NOISE_KEY, RELEASES
-from zetadp.trainer.specs.base import RuntimeSpec
+from zetadp.trainer.request import NOISE_KEY, RELEASES, RunSecret, TrainingRequest, why_not_repeatable
+from zetadp.trainer.specs.releases import ANEW, ATTEMPT, FROM, RELEASE, RUNTIME, attempts_in
+
+ONCE: Final = 0
+"""The step of a release that comes before or after all steps, and is drawn once, whatever the run continues from."""
 
 
 @final
 class RunKey:
-    r"""A run's key in one process.
+    r"""A run's secret in one process.
 
     Args:
-      secret: 32 bytes.
-      start: the process's own 16 bytes; drawn if None, given to repeat a run.
-      releases: where the digests of releases are written.
+      secret: with the number of this attempt, which no other process of the run had.
+      releases: where the digests of releases are written; what earlier attempts wrote is in it.
+      header: the first line of a new file.
+    Attributes:
+      reached: the step that this process has come to; None before its steps begin.
+      released: how many releases it has written down.
+    Raises:
+      InvalidParameter: this attempt, or a later one, has drawn from the secret before: its noise would be used twice.
     """
 
-    def __init__(self, secret: bytes, start: bytes | None, releases: Path) -> None:
-        self._secret, self._start, self._releases = secret, start or os.urandom(16), releases
+    def __init__(self, secret: RunSecret, releases: Path, header: str) -> None:
+        self._secret, self._attempt, self._path = bytes.fromhex(secret.secret), secret.attempt, releases
+        self._earlier = releases.read_text().splitlines() if releases.exists() else [header]
+        if (last := max(attempts_in(self._earlier), default=0)) >= self._attempt:
+            raise InvalidParameter("attempt", f"above {last}, which has drawn its noise", self._attempt)
+        self._own = [f"{ATTEMPT} {self._attempt}"]
         self._asked: dict[str, int] = {}
-        self._write("start", self._start.hex())
+        self._last: dict[int, tuple[int, RandomStream]] = {}
+        self.reached: int | None = None
+        self.released = 0
+        self.keep()
 
     def stream(self, label: str) -> RandomStream:
         """The stream of this label; asked again, another one."""
@@ -44,50 +62,104 @@ class RunKey:
         return self._of(f"{label} {number}" if number > 1 else label)
 
     def noise(self, site: int, step: int) -> RandomStream:
-        """The stream of the noise of a step at a site: the same each time, since some of it may have been drawn ahead and dropped."""
+        r"""The stream of the noise of a step at a site: the same each time, since some of it may have been drawn ahead and dropped.
+
+        What is released with it is written down. It raises InvalidParameter instead if another stream of this step, or of a later one, has
+        released at the site: two releases would share their noise.
+        """
         found = self._of(f"noise {site} {step}")
-        found.observed = lambda released: self._write("release", f"{site} {step} {hashlib.sha256(released).hexdigest()}")
+
+        def observed(released: bytes) -> None:
+            last, stream = self._last.get(site, (0, found))
+            if step < last or (step == last and stream is not found):
+                raise InvalidParameter("step", f"above {last}, whose noise was released at site {site}", step)
+            self._last[site] = step, found
+            self._write(site, step, released)
+
+        found.observed = observed
         return found
 
-    def begins_after(self, step: int) -> None:
-        """The process continues after this step: what is written of later ones was never released, and goes."""
-        lines = self._releases.read_text().splitlines(keepends=True)
-        own = len(lines) - 1 - next(place for place, line in enumerate(reversed(lines)) if line.startswith("start "))
-        kept = [line for line in lines[:own] if not line.startswith("release ") or int(line.split()[2]) <= step]
-        unfinished = self._releases.with_name(f".{self._releases.name}")
-        unfinished.write_text("".join([*kept, *lines[own:]]))
-        unfinished.replace(self._releases)
-        self._write("from", str(step))
+    def release(self, step: int, released: Sequence[bytes]) -> None:
+        """Write down what was released without a stream of ``noise``; at ``ONCE`` in place of what an earlier attempt lost, and durably."""
+        if step == ONCE:
+            self._earlier = [line for line in self._earlier if not line.startswith(f"{RELEASE} 0 {ONCE} ")]
+        self._write(0, step, b"".join(released))
+        if step == ONCE:
+            self.keep()
+
+    def begins(self, step: int, *, continues: bool) -> None:
+        r"""The steps begin. What earlier attempts wrote of steps that are lost was never released, and goes.
+
+        Args:
+          step: the one that they begin after.
+          continues: whether a checkpoint is continued from.
+        """
+        header, sections = self._earlier[:1], _sections(self._earlier[1:])
+        kept: list[str] = []
+        for title, *lines in sections:
+            left = [line for line in lines if not line.startswith(f"{RELEASE} ") or int(line.split()[2]) <= step]
+            if not continues:  # nothing came of their steps
+                left = [line for line in left if line.startswith(f"{RELEASE} ")]
+            if left:
+                kept += [title, *left]
+        self._earlier = [*header, *kept]
+        self._own.append(f"{FROM} {step}" if continues else ANEW)
+        self.reached = step
+        self.keep()
+
+    def keep(self) -> None:
+        """Write the file, whole and durably."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = self._path.with_name(f".{self._path.name}")
+        with unfinished.open("w") as file:
+            file.write("".join(f"{line}\n" for line in (*self._earlier, *self._own)))
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(self._path)
 
     def _of(self, label: str) -> RandomStream:
-        key = hmac.new(self._secret, self._start + label.encode(), hashlib.sha256).digest()
+        key = hmac.new(self._secret, f"attempt {self._attempt}\n{label}".encode(), hashlib.sha256).digest()
         return RandomStream(key, RandomOrigin.OPERATING_SYSTEM)
 
-    def _write(self, kind: str, text: str) -> None:
-        with self._releases.open("a") as file:
-            file.write(f"{kind} {text}\n")
+    def _write(self, site: int, step: int, released: bytes) -> None:
+        self.released += 1
+        self._own.append(f"{RELEASE} {site} {step} {hashlib.sha256(released).hexdigest()}")
+
+
+def _sections(lines: Sequence[str]) -> list[list[str]]:
+    """Each attempt's lines."""
+    found: list[list[str]] = []
+    for line in lines:
+        if line.startswith(f"{ATTEMPT} "):
+            found.append([])
+        found[-1].append(line)
+    return found
 
 
 _current: ContextVar[RunKey | None] = ContextVar("run_key", default=None)
 
 
 def run_key() -> RunKey | None:
-    """The key of the run in this process; None if its randomness comes from the operating system or from a seed."""
+    """The secret of the run in this process; None if its randomness comes from the operating system or from a seed."""
     return _current.get()
 
 
 @contextmanager
-def keyed_in(workdir: Path, runtime: RuntimeSpec, start: bytes | None = None) -> Generator[RunKey | None]:
-    """Inside this context the run's randomness follows from the key in its folder, if there is one."""
+def keyed_in(workdir: Path, request: TrainingRequest) -> Generator[RunKey | None]:
+    r"""Inside this context the run's randomness follows from the secret in its folder, if there is one. The file is deleted.
+
+    Raises:
+      InvalidParameter: a run like this one would use noise twice, or have none that follows from the secret; or this attempt isn't new.
+    """
     path = workdir / NOISE_KEY
     if not path.exists():
         yield None
         return
-    releases = workdir / RELEASES
-    releases.parent.mkdir(parents=True, exist_ok=True)
-    if not releases.exists():
-        releases.write_text(f"runtime {runtime.model_dump_json()}\n")
-    found = RunKey(path.read_bytes(), start, releases)
+    secret = RunSecret.model_validate_json(path.read_bytes())
+    path.unlink()
+    if (why := why_not_repeatable(request.spec, request.runtime, request.plan)) is not None:
+        raise InvalidParameter("noise key", "absent", why)
+    found = RunKey(secret, workdir / RELEASES, f"{RUNTIME} {request.runtime.model_dump_json()}")
     token = _current.set(found)
     try:
         yield found

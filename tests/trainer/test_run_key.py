@@ -1,0 +1,170 @@
+"""The secret of a run: which streams follow from it, who may draw from it, and what is written down of releases."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.test_rerun import SECRET, begun, example_of, request_of
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer import RuntimeSpec
+from zetadp.trainer.engine.noise.run_key import ONCE, RunKey, keyed_in, run_key
+from zetadp.trainer.request import NOISE_KEY, RELEASES, RunSecret
+from zetadp.trainer.specs.releases import read_releases
+
+
+@contextmanager
+def keyed(folder: Path, secret: RunSecret) -> Generator[RunKey]:
+    folder.mkdir(exist_ok=True)
+    (folder / NOISE_KEY).write_text(secret.model_dump_json())
+    with keyed_in(folder, request_of()) as key:
+        assert key is run_key()
+        assert key is not None
+        yield key
+    assert run_key() is None
+
+
+def first(attempt: int = 1) -> RunSecret:
+    return RunSecret(secret=SECRET.hex(), attempt=attempt)
+
+
+def observe(key: RunKey, step: int) -> None:
+    observed = key.noise(0, step).observed
+    assert observed is not None
+    observed(b"numbers")
+
+
+def test_what_was_never_released_is_not_written(tmp_path: Path) -> None:
+    with keyed(tmp_path, first()) as key:
+        key.begins(0, continues=False)
+        for step in (1, 2, 3):
+            observe(key, step)
+        key.keep()
+    with keyed(tmp_path, first(2)) as key:
+        key.begins(1, continues=True)
+        key.keep()
+    recorded = read_releases((tmp_path / RELEASES).read_text())
+    assert [step for _, step, _ in recorded.releases] == [1]
+    assert [(attempt.number, attempt.after) for attempt in recorded.attempts] == [(1, None), (2, 1)]
+
+
+def test_labels_asked_twice_give_two_streams_and_a_steps_noise_the_same(tmp_path: Path) -> None:
+    with keyed(tmp_path, first()) as key:
+        streams = [key.stream("a"), key.stream("a"), key.stream("b"), key.noise(0, 1), key.noise(1, 1), key.noise(0, 2)]
+        drawn = [stream.key() for stream in streams]
+        assert len(set(drawn)) == 6
+        assert key.noise(0, 1).key() == drawn[3]
+
+
+def test_a_steps_noise_is_released_once(tmp_path: Path) -> None:
+    with keyed(tmp_path, first()) as key:
+        stream = key.noise(0, 2)
+        assert stream.observed is not None
+        stream.observed(b"real parts")
+        stream.observed(b"imaginary parts")  # further numbers of the same stream
+        for step in (2, 1):
+            with pytest.raises(InvalidParameter, match="above 2, whose noise was released at site 0"):
+                observe(key, step)
+        observe(key, 3)
+        assert key.released == 3
+
+
+@pytest.mark.parametrize("attempt", [1, 2])
+def test_no_attempt_draws_twice(tmp_path: Path, attempt: int) -> None:
+    with keyed(tmp_path, first(2)):
+        pass  # it may have released anything before it was lost
+    with pytest.raises(InvalidParameter, match="attempt must be above 2, which has drawn its noise"), keyed(tmp_path, first(attempt)):
+        pass
+
+
+def test_the_secret_is_gone_once_it_is_read(tmp_path: Path) -> None:
+    with keyed(tmp_path, first()):
+        assert not (tmp_path / NOISE_KEY).exists()
+        assert SECRET.hex() not in (tmp_path / RELEASES).read_text()
+
+
+def test_runs_with_another_secret_share_no_noise(tmp_path: Path) -> None:
+    drawn: list[bytes] = []
+    for secret, attempt in ((SECRET, 1), (SECRET, 2), (bytes(32), 1)):
+        folder = tmp_path / f"{secret[1]} {attempt}"
+        with keyed(folder, RunSecret(secret=secret.hex(), attempt=attempt)) as key:
+            drawn += [key.noise(0, 1).key(), key.stream("sampling 0 1").key()]
+    assert len(set(drawn)) == 6
+
+
+def test_one_whose_file_was_lost_does_not_count(tmp_path: Path) -> None:
+    with keyed(tmp_path, first()) as key:
+        key.release(ONCE, [b"rows"])
+    with keyed(tmp_path, first(2)) as key:
+        key.release(ONCE, [b"other ", b"rows"])
+        key.begins(0, continues=False)
+        key.keep()
+    recorded = read_releases((tmp_path / RELEASES).read_text())
+    assert [(attempt.number, attempt.releases) for attempt in recorded.attempts] == [
+        (2, ((0, ONCE, hashlib.sha256(b"other rows").hexdigest()),))
+    ]
+
+
+UNREPEATABLE = {
+    "a seed": lambda: request_of(reproducible=True, seed=1),
+    "several processes": lambda: request_of().model_copy(update={"runtime": RuntimeSpec(processes=2)}),
+    "no guarantee": lambda: example_of("non_private"),
+    "a comparison": lambda: example_of("comparison"),
+}
+
+
+@pytest.mark.parametrize("name", UNREPEATABLE)
+def test_runs_whose_noise_would_be_shared_or_is_not_the_keys_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidParameter, match="noise key must be absent"):
+        begun(UNREPEATABLE[name](), tmp_path / "run", 1)
+    assert not (tmp_path / "run" / NOISE_KEY).exists()
+    assert not (tmp_path / "run" / RELEASES).exists()
+
+
+def test_without_a_key_nothing_is_written(tmp_path: Path) -> None:
+    with keyed_in(tmp_path, request_of()) as key:
+        assert key is None
+        assert run_key() is None
+    assert os.listdir(tmp_path) == []
+
+
+RUNTIME = f"runtime {RuntimeSpec().model_dump_json()}"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["attempt 1", "anew"],
+        [RUNTIME],
+        [RUNTIME, "anew"],
+        [RUNTIME, "attempt 0"],
+        [RUNTIME, "attempt 1", "attempt 1"],
+        [RUNTIME, "attempt 2", "attempt 1"],
+        [RUNTIME, "attempt 1", "anew", "from 3"],
+        [RUNTIME, "attempt 1", "from x"],
+        [RUNTIME, "attempt 1", "start 00"],
+        [RUNTIME, "attempt 1", "release 0 1"],
+        [RUNTIME, "attempt 1", f"release 0 1 {'0' * 63}"],
+        [RUNTIME, "attempt 1", f"release 0 -1 {'0' * 64}"],
+        ["runtime {}x", "attempt 1"],
+        ["nothing"],
+        [],
+    ],
+)
+def test_what_no_run_writes_is_refused(lines: list[str]) -> None:
+    with pytest.raises(InvalidParameter, match=r"releases\.txt"):
+        read_releases("\n".join(lines))
+
+
+def test_what_a_run_writes_is_read() -> None:
+    text = "\n".join(
+        [RUNTIME, "attempt 1", f"release 0 0 {'0' * 64}", "attempt 3", "anew", f"release 0 1 {'1' * 64}", "attempt 4", "from 1"]
+    )
+    found = read_releases(text)
+    assert [(attempt.number, attempt.after, len(attempt.releases)) for attempt in found.attempts] == [(1, None, 1), (3, None, 1), (4, 1, 0)]
+    assert found.releases == ((0, 0, "0" * 64), (0, 1, "1" * 64))
