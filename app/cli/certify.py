@@ -22,20 +22,19 @@ from zetadp.app.certificates.policy.reading import PolicyUnreadable, read_policy
 from zetadp.app.certificates.policy.schema import Policy
 from zetadp.app.certificates.signing.keys import PublicKeySet, write_once
 from zetadp.app.certificates.signing.noise_keys import kept_noise_key
-from zetadp.app.certificates.verification.audited import prepared_rerun
+from zetadp.app.certificates.verification.audited import PROOFS_FILE, REVOCATIONS_FILE, RefusedByPolicy, Rerun, Unrepeatable, prepared_rerun
 from zetadp.app.certificates.verification.opening import CertificateUnreadable, open_certificate
 from zetadp.app.certificates.verification.verify import read
 from zetadp.app.certificates.verification.verify import verify as verify_envelope
 from zetadp.app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, Key, clear_errors, error, fail, out, print_json, read_settings
 from zetadp.app.client import Client, RequestRefused
 from zetadp.app.storage.opening import storage_of
+from zetadp.trainer.errors import TrainingAborted
 from zetadp.trainer.specs.releases import Repeated
 
 KEYS_FILE = "jwks.json"
 CERTIFICATE_FILE = "certificate.json"
 JWS_FILE = "certificate.jws"
-PROOFS_FILE = "proofs.json"
-REVOCATIONS_FILE = "revocations.jws"
 
 _UNTRUSTED = "anyone who could replace the certificate could replace them too; get the service's keys over a channel you trust"
 
@@ -233,6 +232,9 @@ def rerun(
     folder: Annotated[Path, typer.Argument(help="What `certificate JOB` saved: certificate, proofs, spec and releases.")],
     noise_key: Annotated[Path, typer.Option(help="The opened key, which `noise-key` wrote.")],
     keys: Annotated[Path | None, typer.Option(help=f"Public keys you trust (JWKS); {KEYS_FILE} in the folder if absent.")] = None,
+    policy: Annotated[
+        Path | None, typer.Option(help="What you demand of the certificate, and whose time stamps and witnesses you trust: a YAML file.")
+    ] = None,
 ) -> None:
     """Repeat a certified training with its opened noise key, where its data are, and compare every release to the bit.
 
@@ -240,21 +242,34 @@ def rerun(
     versions of the run; other hardware may round otherwise.
     """
     with clear_errors():
-        given = prepared_rerun(folder, read_keys(keys or folder / KEYS_FILE), noise_key)
-        if isinstance(given, str):
-            fail(given, Exit.FAILED)
-            raise AssertionError  # fail() leaves
+        demanded = None if policy is None else _policy(policy)
+        try:
+            given = prepared_rerun(folder, read_keys(keys or folder / KEYS_FILE), noise_key, demanded)
+        except Unrepeatable as why:
+            fail(str(why), Exit.REFUSED if isinstance(why, RefusedByPolicy) else Exit.FAILED)
+            raise AssertionError from why  # fail() leaves
         out.print("the certificate is valid, and its plan is committed to this key; training again", markup=False)
         repeat = import_module("zetadp.trainer.rerun").repeat  # loads torch
         with tempfile.TemporaryDirectory() as workdir:
-            found: Repeated = repeat(given.request, given.secret, given.recorded, Path(workdir), lambda _event: None)
+            try:
+                found: Repeated = repeat(given.request, given.secret, given.recorded, Path(workdir), lambda _event: None)
+            except TrainingAborted as aborted:
+                fail(f"the repeated run was {aborted}", Exit.FAILED)
+                raise AssertionError from aborted  # fail() leaves
+    _print_repeated(given, found)
+
+
+def _print_repeated(given: Rerun, found: Repeated) -> None:
     out.print(f"{found.same} of {found.recorded} releases are the same, bit for bit", markup=False)
+    if found.recorded == 0:
+        fail("the run recorded no release: nothing was compared", Exit.FAILED)
     if found.departed is not None:
         site, step = found.departed
         fail(f"the run departed from its plan at step {step}{f' of site {site}' if site else ''}", Exit.FAILED)
     if found.model_sha256 != given.model_sha256:
         fail("every release is the same, but the model isn't the one that follows from them", Exit.FAILED)
-    out.print("the model is the one that follows from them", markup=False)
+    # Only what was repeated follows from the key, and so from what nobody knew before.
+    out.print(f"the model is the one that follows from them\n{given.starts}\n{given.began}", markup=False)
 
 
 def read_keys(path: Path) -> PublicKeySet:

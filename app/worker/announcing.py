@@ -24,9 +24,9 @@ from zetadp.app.certificates.facts.decimals import fraction, upper
 from zetadp.app.certificates.facts.guarantee import ApproximateDp
 from zetadp.app.certificates.issuing.issue import data_manifest_of, spec_file
 from zetadp.app.certificates.log import journal
+from zetadp.app.certificates.log.beacons import beacon_of
 from zetadp.app.certificates.log.checkpoint import LogHead
 from zetadp.app.certificates.log.entries import PLAN, plan_entry
-from zetadp.app.certificates.log.notes import Note
 from zetadp.app.certificates.log.service import head_of
 from zetadp.app.certificates.log.time_stamps import CONTENT_TYPE, StampRefused, accept_answer, stamp_request
 from zetadp.app.certificates.signing.canonical import canonical_json
@@ -111,7 +111,7 @@ def announce(attempt: Attempt, document: TrainingDocument, attempts: Attempts, s
         row = session.get(AnnouncedPlanRow, logged.facts.index)
         assert row is not None  # it was logged a moment ago
         row.head_size = signed.head.size
-        row.beacon = None if key is None else _beacon(stamps, signed.checkpoint)
+        row.beacon = None if key is None else beacon_of(stamps, signed.checkpoint)
         return _facts(row, keep_head(session, signed, stamps))
 
     return attempts.within(attempt, keep)
@@ -146,12 +146,6 @@ def secret_of(facts: AnnouncedFacts, job_id: str, settings: Settings) -> bytes |
     if facts.noise_key is None:
         return None
     return run_secret(noise_key_of(storage_of(settings).store, job_id), facts.beacon)
-
-
-def _beacon(stamps: Sequence[str], checkpoint: str) -> str | None:
-    """Of what others gave for this head, which nobody could know before."""
-    others = [one.line for one in Note.read(checkpoint).signatures][1:]
-    return sha256_of(stamps[0].encode()) if stamps else sha256_of(others[0].encode()) if others else None
 
 
 def stamped(settings: Settings, text: str) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.app.announced_harness import Authority
-from tests.app.jobs_harness import ADMIN_KEY, environment, serving, settings, stream, submit, working
+from tests.app.jobs_harness import ADMIN_KEY, environment, serving, settings, stream, submit, wait_until, working
 from tests.app.test_certificate_witnesses import serving as witnessing
 from zetadp.app.certificates.log.checkpoint import log_key, origin_of
 from zetadp.app.certificates.log.witness import Witness
@@ -78,8 +78,10 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Generator[Audited]:
         job_id = submit(client, steps=6)
         assert list(stream(client, job_id))[-1].data["state"] == "succeeded"
         with Client(str(client.base_url).rstrip("/"), ADMIN_KEY) as own:
+            certificate_id = str(client.get(f"/v1/jobs/{job_id}").json()["certificate"])
+            wait_until(lambda: own.proofs(certificate_id).count(b"witness-") == 6)  # three on each head: they sign the second after the job's end
             save_artifacts(own, job_id, folder / "result")
-            save_evidence(own, str(client.get(f"/v1/jobs/{job_id}").json()["certificate"]), folder / "result")
+            save_evidence(own, certificate_id, folder / "result")
         run(of, "noise-key", job_id, "-o", str(folder / "opened"))
         named = "\n".join(f"    - {witness.key.text}" for witness in witnesses)
         pem = "\n".join(f"      {line}" for line in clock.pem.splitlines())
@@ -94,9 +96,18 @@ def test_the_certificate_meets_a_policy_that_asks_for_everything(audited: Audite
 
 
 def test_the_auditor_repeats_every_release_and_the_model(audited: Audited) -> None:
-    told = run(audited.of, "rerun", str(audited.folder), "--noise-key", str(audited.key)).output
+    command = ["rerun", str(audited.folder), "--noise-key", str(audited.key)]
+    told = run(audited.of, *command, "--policy", str(audited.policy)).output
     assert "6 of 6 releases are the same, bit for bit" in told
     assert "the model is the one that follows from them" in told
+    assert "1 of the job's 1 starts left something in the record" in told
+    assert "its randomness follows from the signature on the plan's head by CN=clock" in told
+
+
+def test_without_a_policy_the_rerun_shows_no_time(audited: Audited) -> None:
+    told = run(audited.of, "rerun", str(audited.folder), "--noise-key", str(audited.key)).output
+    assert "6 of 6 releases are the same, bit for bit" in told
+    assert "nothing shows when the run began: no policy names authorities or witnesses that are trusted" in told
 
 
 def test_the_opened_key_is_for_nobody_else_to_read_and_says_what_it_does(audited: Audited, tmp_path: Path) -> None:

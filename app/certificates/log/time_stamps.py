@@ -125,3 +125,53 @@ def _verifier(signing: Certificate, others: list[Certificate]) -> Verifier:
         is_root = certificate.issuer == certificate.subject
         builder = builder.add_root_certificate(certificate) if is_root else builder.add_intermediate_certificate(certificate)
     return builder.build()
+
+
+_SEQUENCE, _SET, _OCTETS, _EXPLICIT = 0x30, 0x31, 0x04, 0xA0
+"""Tags of DER."""
+
+
+def signature_in(stamp: str) -> bytes:
+    r"""The one signature in an answer, unchecked: its bytes, without what an answer may say around it.
+
+    Args:
+      stamp: an answer in base64.
+    Raises:
+      StampRefused: it isn't an answer with one signature.
+    """
+    from rfc3161_client import decode_timestamp_response
+
+    try:
+        # DER: the decoder takes nothing else. CMS: ContentInfo, SignedData, SignerInfos, SignerInfo, signature (RFC 5652, 5).
+        token = decode_timestamp_response(base64.b64decode(stamp, validate=True)).time_stamp_token()
+        ((_, content),) = [part for part in _parts(_inside(token, _SEQUENCE)) if part[0] == _EXPLICIT]
+        infos = [part for part in _parts(_inside(content, _SEQUENCE)) if part[0] == _SET][-1]
+        ((_, info),) = _parts(infos[1])
+        ((_, signature),) = [part for part in _parts(info) if part[0] == _OCTETS]
+    except (ValueError, IndexError) as error:
+        raise StampRefused("isn't an authority's answer (RFC 3161) with one signature") from error
+    return signature
+
+
+def _inside(element: bytes, tag: int) -> bytes:
+    """The contents of the one element. Raises ValueError."""
+    ((found, content),) = _parts(element)
+    if found != tag:
+        raise ValueError(f"tag {found} instead of {tag}")
+    return content
+
+
+def _parts(content: bytes) -> list[tuple[int, bytes]]:
+    """The elements one after the other, each with its tag. Raises ValueError or IndexError."""
+    found: list[tuple[int, bytes]] = []
+    place = 0
+    while place < len(content):
+        tag, size, begin = content[place], content[place + 1], place + 2
+        if size >= 0x80:
+            count = size - 0x80
+            size, begin = int.from_bytes(content[begin : begin + count], "big"), begin + count
+        if begin + size > len(content):
+            raise ValueError("an element that isn't whole")
+        found.append((tag, content[begin : begin + size]))
+        place = begin + size
+    return found

@@ -1,9 +1,13 @@
-r"""The secret key of a run that an auditor may repeat: made once for a job, kept beside its data manifest, and committed to in its plan.
+r"""The secret key of a run that an auditor may repeat: made once for a job, kept apart from its files, and committed to in its plan.
 
-The plan has a digest of the key; the run's randomness follows from the key and from what others gave only after the plan was logged (the
-``beacon``: a time stamp or a witness's signature on the log's head). So an auditor who is given the key finds out whether the run that was
-planned is the one that was certified, and that it can't have begun before the beacon. Whoever learns the key can take the noise away from
-what was released: for them the guarantee is void.
+The plan has a digest of the key. The run's randomness follows from the key, from the number of each start of the job, and from a
+signature that others gave only after the plan was logged (the ``beacon``: see ``log/beacons.py``). So an auditor who is given the key finds
+out whether the run that was planned is the one that was certified. That it began after the beacon is shown only to those who check that
+signature with the key of somebody whom they trust. Whoever learns the key can take the noise away from what was released: for them the
+guarantee is void.
+
+What the operator still chooses: where a run is interrupted, since each start is another draw (certificates count them), and which of
+several signatures by the same signer is the beacon (the signer knows how many were asked for).
 """
 
 from __future__ import annotations
@@ -34,6 +38,15 @@ def kept_noise_key(store: Store, job_id: str) -> bytes | None:
     """The job's key; None if it has none. Raises StorageUnavailable."""
     found = store.get(_place(job_id))
     return None if found is None else found.content
+
+
+def read_noise_key(content: bytes) -> bytes | None:
+    """The key in a file that ``zetadp noise-key`` wrote; None if it isn't one."""
+    try:
+        key = bytes.fromhex(content.decode("ascii").strip())
+    except ValueError:
+        return None
+    return key if len(key) == BYTES else None
 
 
 def commitment(key: bytes) -> str:
