@@ -39,7 +39,7 @@ from zetadp.app.kit.settings import Settings
 from zetadp.app.storage.opening import storage_of
 from zetadp.app.tables.certificate_log import AnnouncedPlanRow, AnnouncedSetRow, LogHeadRow
 from zetadp.app.tables.certificates import CertificateRow
-from zetadp.app.tables.jobs import JobRow
+from zetadp.app.tables.jobs import JobEventRow, JobRow
 from zetadp.app.worker.witnessing import WitnessesUnreadable, keep_head, signatures, witnessed
 from zetadp.mechanisms import RandomOrigin, TimeLimitReached
 from zetadp.mechanisms.base import Value
@@ -51,6 +51,8 @@ ASKING_SECONDS = 10.0
 COST_SECONDS = 3.0
 """How much computing what an earlier plan guarantees may take, before it counts as nothing that could be computed."""
 LARGEST_ANSWER = 15_000
+BEGUN = ("log", "started")
+"""Kinds of events of an attempt whose process was started: from then on it may have released something."""
 _log = structlog.get_logger()
 
 
@@ -180,7 +182,9 @@ def _listed(addresses: str) -> list[str]:
 
 
 def _logged(session: Session, job: JobRow, fresh: PlanStatement, document: TrainingDocument, settings: Settings) -> _Logged:
-    before = session.scalars(select(AnnouncedPlanRow).where(AnnouncedPlanRow.job_id == job.id).order_by(AnnouncedPlanRow.number.desc()))
+    earlier = select(AnnouncedPlanRow).where(AnnouncedPlanRow.job_id == job.id).order_by(AnnouncedPlanRow.number.desc())
+    before = session.scalars(earlier).all()
+    _check_begun(session, before, fresh)
     for row in before:
         if not _same(PlanStatement.model_validate_json(row.statement), fresh):
             continue
@@ -208,6 +212,24 @@ def _logged(session: Session, job: JobRow, fresh: PlanStatement, document: Train
     session.add(row)
     session.flush()
     return _Logged(_facts(row, None), head_of(session, settings, index + 1))
+
+
+def _check_begun(session: Session, before: Sequence[AnnouncedPlanRow], fresh: PlanStatement) -> None:
+    """Raises NotAnnounced if a process of the job may have trained under another plan: a certificate says that its own came first."""
+    asked = select(func.min(JobEventRow.attempt), func.max(JobEventRow.attempt)).where(
+        JobEventRow.job_id == fresh.job, JobEventRow.attempt < fresh.attempt, JobEventRow.kind.in_(BEGUN)
+    )
+    first, last = session.execute(asked).one()
+    if last is None:
+        return
+    plans = [row for row in before if row.attempt <= last]
+    if min((row.attempt for row in plans), default=fresh.attempt) > first or not all(
+        _same(PlanStatement.model_validate_json(row.statement), fresh) for row in plans
+    ):
+        raise NotAnnounced(
+            f"training began at start {first} of the job, and its plan, data, code, charge or noise key has changed since: a plan that is "
+            "logged now isn't from before the first step. Submit it anew, as another job"
+        )
 
 
 def _same(before: PlanStatement, fresh: PlanStatement) -> bool:

@@ -32,7 +32,7 @@ from zetadp.app.jobs.attempts import Attempt, Attempts, T
 from zetadp.app.jobs.document import TrainingDocument
 from zetadp.app.kit.database import Database, now
 from zetadp.app.kit.settings import Settings
-from zetadp.app.tables.jobs import JobRow
+from zetadp.app.tables.jobs import JobEventRow, JobRow
 from zetadp.app.worker.announcing import announce
 from zetadp.trainer import OwnModule
 
@@ -148,6 +148,12 @@ class Announcing:
         of = Attempt.model_validate({"job_id": job_id, "number": attempt, "holder": "h", "started": now(), "document": document} | fields)
         attempts: Attempts = Unfenced(self.database)  # pyright: ignore[reportAssignmentType]
         return job_id, announce(of, document, attempts, self.settings)
+
+    def trained(self, job_id: str, attempt: int) -> None:
+        """A process of this attempt began to train."""
+        with self.database.writing() as session:
+            fields = {"event": "started", "resumed_from_step": 0}
+            session.add(JobEventRow(job_id=job_id, number=attempt, attempt=attempt, kind="started", time=now(), data=fields))
 
     def ended(self, job_id: str, announced: AnnouncedFacts, run: CertificateInput | None = None) -> tuple[bytes, str]:
         """Its certificate, stored, and that one's id."""

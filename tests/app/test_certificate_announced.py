@@ -25,7 +25,9 @@ from zetadp.app.certificates.page.plain import describe
 from zetadp.app.certificates.policy.schema import Policy
 from zetadp.app.certificates.signing.keys import jwks, rotate, signing_key
 from zetadp.app.certificates.verification.verify import read, read_statement, verify
+from zetadp.app.kit.database import now
 from zetadp.app.kit.settings import Settings
+from zetadp.app.tables.jobs import JobRow
 from zetadp.app.worker import announcing
 from zetadp.app.worker.announcing import NotAnnounced
 
@@ -135,6 +137,39 @@ def test_an_attempt_with_other_code_logs_its_plan_again(house: Announcing, monke
     monkeypatch.setattr(announcing, "code_manifest", lambda: b"other code")
     _, second = house.began(job_id, attempt=2)
     assert (second.attempt, second.number) == (2, first.number + 1)
+
+
+def test_a_plan_that_changed_after_training_began_is_not_logged(house: Announcing, monkeypatch: pytest.MonkeyPatch) -> None:
+    job_id, first = house.began()
+    house.trained(job_id, attempt=1)
+    assert house.began(job_id, attempt=2) == (job_id, first)
+    with house.database.reading() as session:
+        before = size_of(session)
+    monkeypatch.setattr(announcing, "code_manifest", lambda: b"other code")
+    with pytest.raises(
+        NotAnnounced, match="training began at start 1 of the job, and its plan, data, code, charge or noise key has changed"
+    ):
+        house.began(job_id, attempt=3)
+    with house.database.reading() as session:
+        assert size_of(session) == before
+
+
+def test_a_plan_is_not_taken_up_again_after_training_under_another(house: Announcing, monkeypatch: pytest.MonkeyPatch) -> None:
+    job_id, _ = house.began()
+    with monkeypatch.context() as patch:
+        patch.setattr(announcing, "code_manifest", lambda: b"other code")
+        house.began(job_id, attempt=2)
+    house.trained(job_id, attempt=2)
+    with pytest.raises(NotAnnounced, match="training began at start 2"):
+        house.began(job_id, attempt=3)
+
+
+def test_training_that_began_without_a_logged_plan_gets_none(house: Announcing) -> None:
+    with house.database.writing() as session:
+        session.add(JobRow(id="unplanned", state="running", created=now(), document={}))
+    house.trained("unplanned", attempt=1)
+    with pytest.raises(NotAnnounced, match="training began at start 1"):
+        house.began("unplanned", attempt=2)
 
 
 def test_a_head_that_nobody_stamped_before_its_worker_was_lost_is_stamped_by_the_next(
