@@ -107,7 +107,8 @@ def test_the_auditor_repeats_every_release_and_the_model(audited: Audited) -> No
 def test_without_a_policy_the_rerun_shows_no_time(audited: Audited) -> None:
     told = run(audited.of, "rerun", str(audited.folder), "--noise-key", str(audited.key)).output
     assert "6 of 6 releases are the same, bit for bit" in told
-    assert "nothing shows when the run began: no policy names authorities or witnesses that are trusted" in told
+    assert "nothing shows when the run began" in told
+    assert "no policy names authorities or witnesses that are trusted" in told
 
 
 def test_the_opened_key_is_for_nobody_else_to_read_and_says_what_it_does(audited: Audited, tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def _check_attempts(recorded: Recorded, announced: AnnouncedFacts, attempts: int
 
 
 def _began(announced: AnnouncedFacts, proofs: Proofs, trust: Trust) -> str:
-    nothing = "nothing shows when the run began"
+    nothing = "nothing shows when the run began, or that its operator didn't choose among draws"
     if announced.beacon is None:
         return f"{nothing}: its randomness follows from the key alone"
     if not trust.authorities and not trust.witnesses:
