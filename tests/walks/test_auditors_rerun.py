@@ -79,7 +79,8 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Generator[Audited]:
         assert list(stream(client, job_id))[-1].data["state"] == "succeeded"
         with Client(str(client.base_url).rstrip("/"), ADMIN_KEY) as own:
             certificate_id = str(client.get(f"/v1/jobs/{job_id}").json()["certificate"])
-            wait_until(lambda: own.proofs(certificate_id).count(b"witness-") == 6)  # three on each head: they sign the second after the job's end
+            # Three on each head: they sign the second one after the job's end.
+            wait_until(lambda: own.proofs(certificate_id).count(b"witness-") == 6)
             save_artifacts(own, job_id, folder / "result")
             save_evidence(own, certificate_id, folder / "result")
         run(of, "noise-key", job_id, "-o", str(folder / "opened"))
