@@ -130,7 +130,8 @@ def _by(witness: Asked, client: Client, head: LogHead, checkpoint: str, proof: P
             break
         try:
             note = Note.read(checkpoint + answer.text)
-            if not cosignatures_on(note, [witness.key]):
+            # Its line has to hold on this text, and not on one that begins with it.
+            if note.text != head.text or not cosignatures_on(note, [witness.key]):
                 break
         except NoteRefused as refused:
             _log.warning("witness_signature_refused", witness=witness.key.name, reason=str(refused))

@@ -33,7 +33,7 @@ from zetadp.app.certificates.log.merkle_proofs import InclusionProof, Proofs
 from zetadp.app.certificates.log.notes import COSIGNATURE, ED25519, Note, NoteKey, NoteRefused, NoteSignature
 from zetadp.app.certificates.log.tiles import read_entries
 from zetadp.app.certificates.log.tree import consistency_spans, leaf_hash, root_over
-from zetadp.app.certificates.log.witness import Witness, add_request
+from zetadp.app.certificates.log.witness import Answer, Witness, add_request
 from zetadp.app.certificates.policy.schema import Policy
 from zetadp.app.certificates.signing.keys import jwks
 from zetadp.app.certificates.verification.verify import verify
@@ -243,7 +243,7 @@ def test_a_policy_asks_more_than_half_of_its_witnesses(least: int, count: int, i
 
 
 @contextmanager
-def serving(witness: Witness) -> Generator[str]:
+def serving(witness: Witness | Sly) -> Generator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             answer = witness.add_checkpoint(self.rfile.read(int(self.headers["Content-Length"])))
@@ -354,6 +354,29 @@ def test_without_enough_witnesses_nothing_begins(house: Announcing, run: Certifi
         broken.began()
     lonely.database.close()
     broken.database.close()
+
+
+class Sly:
+    """A witness that signs, instead of the head, a text that begins with it."""
+
+    def __init__(self) -> None:
+        self._private = Ed25519PrivateKey.generate()
+        self.key = witness_key("sly.example.org", self._private)
+
+    def add_checkpoint(self, request: bytes) -> Answer:
+        checkpoint = request.decode().split("\n\n", 1)[1]
+        return Answer(200, "\n" + cosign(self.key.name, self._private, checkpoint, 1_800_000_000).line)
+
+
+def test_a_signature_on_another_text_than_the_head_is_not_kept(run: CertificateInput, tmp_path: Path) -> None:
+    sly = Sly()
+    with serving(sly) as address:
+        (tmp_path / "witnesses").write_text(f"{address} {sly.key.text}")
+        house = Announcing(Settings(data_dir=tmp_path, witnesses=tmp_path / "witnesses"), run)
+        house.began()
+        signed = kept_and_witnessed(house.settings, house.database)
+        house.database.close()
+    assert (signed.count, "sly" in signed.checkpoint) == (0, False)
 
 
 def test_without_a_policy_nobodys_signatures_are_taken_for_witnesses(house: Announcing, certified: tuple[bytes, Proofs]) -> None:
