@@ -9,7 +9,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from zetadp.trainer.child import run_request
-from zetadp.trainer.engine.noise.run_key import run_key
+from zetadp.trainer.engine.noise.run_key import ONCE, run_key
 from zetadp.trainer.engine.run import CHECKPOINT, MODEL
 from zetadp.trainer.errors import TrainingStopped
 from zetadp.trainer.request import NOISE_KEY, RELEASES, REQUEST, RunSecret, TrainingRequest
@@ -45,14 +45,14 @@ def repeat(request: TrainingRequest, secret: bytes, recorded: Recorded, workdir:
 
 
 def _ending(attempt: RunAttempt, following: RunAttempt | None) -> Callable[[], bool]:
-    """Whether an attempt has done what is left of it: not every step releases something, and a release may come after the steps."""
+    """Whether an attempt has done what is left of it: not every step releases something, and a release may come after all steps."""
     if following is None:
         return lambda: False
-    end = following.after or 0
+    end, has_single = following.after or 0, any(step == ONCE for _, step, _ in attempt.releases)
 
     def is_over() -> bool:
         key = run_key()
-        return key is not None and key.reached is not None and key.reached >= end and key.released >= len(attempt.releases)
+        return key is not None and key.reached is not None and key.reached >= end and (key.has_single or not has_single)
 
     return is_over
 

@@ -99,6 +99,18 @@ def test_steps_that_release_nothing_are_repeated_as_such(tmp_path: Path) -> None
     assert model_in(tmp_path / "again") == model_in(tmp_path / "run")
 
 
+def test_noisy_counts_are_compared_too(tmp_path: Path) -> None:
+    request = request_of(evaluation={"kind": "private_accuracy", "noise_std": 5.0, "every_steps": 3})
+    written = ran(request, tmp_path / "run", stops_after=(3, 5))
+    recorded = read_releases(written)
+    assert [step for _, step, _ in recorded.releases] == [1, 2, 3, 3, 4, 5, 6, 6, 7, 8, 8]
+    found = repeated(request, recorded, tmp_path / "again")
+    assert (found.same, found.departed) == (11, None)
+    # As if the exact count had been told.
+    changed = written.replace(recorded.releases[7][2], "0" * 64)
+    assert repeated(request, read_releases(changed), tmp_path / "other").departed == (0, 6)
+
+
 class Killed(BaseException):
     """Nothing is written any more."""
 

@@ -71,7 +71,8 @@ def test_a_steps_noise_is_released_once(tmp_path: Path) -> None:
             with pytest.raises(InvalidParameter, match="above 2, whose noise was released at site 0"):
                 observe(key, step)
         observe(key, 3)
-        assert key.released == 3
+        key.keep()
+    assert [step for _, step, _ in read_releases((tmp_path / RELEASES).read_text()).releases] == [2, 2, 3]
 
 
 @pytest.mark.parametrize("attempt", [1, 2])
@@ -80,6 +81,20 @@ def test_no_attempt_draws_twice(tmp_path: Path, attempt: int) -> None:
         pass  # it may have released anything before it was lost
     with pytest.raises(InvalidParameter, match="attempt must be above 2, which has drawn its noise"), keyed(tmp_path, first(attempt)):
         pass
+
+
+def test_the_file_is_replaced_as_a_whole_and_only_where_it_is_kept(tmp_path: Path) -> None:
+    # Snapshots of the folder wait until no file changes while they are taken.
+    with keyed(tmp_path, first()) as key:
+        key.begins(0, continues=False)
+        before = (tmp_path / RELEASES).stat()
+        for step in range(1, 50):
+            observe(key, step)
+        assert (tmp_path / RELEASES).stat() == before
+        key.keep()
+        assert (tmp_path / RELEASES).stat().st_ino != before.st_ino
+        assert [path.name for path in (tmp_path / RELEASES).parent.iterdir()] == ["releases.txt"]
+    assert len(read_releases((tmp_path / RELEASES).read_text()).releases) == 49
 
 
 def test_the_secret_is_gone_once_it_is_read(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from zetadp.trainer.engine.loop import PrivateLoop, Site, TrainingState
 from zetadp.trainer.engine.membership import groups_of, members_of
 from zetadp.trainer.engine.noise.noise_watch import NoiseWatch
 from zetadp.trainer.engine.noise.prefetch import NoiseAhead
-from zetadp.trainer.engine.noise.randomness import randomness_of, stream_of
+from zetadp.trainer.engine.noise.randomness import randomness_of, stream_of, write_down
 from zetadp.trainer.engine.noise.torch_source import GENERATOR
 from zetadp.trainer.engine.optimizers import initial_state, update
 from zetadp.trainer.engine.publisher import Evaluation
@@ -210,7 +210,9 @@ class PreparedNetwork(PreparedRun):
 
                 def release(state: TrainingState) -> MetricValues:
                     stream = stream_of(self._spec, f"evaluation after step {state.step}")
-                    return self._loaded.held_out.noisy_accuracy(self._outcome(state), planned, stream)
+                    found = self._loaded.held_out.noisy_accuracy(self._outcome(state), planned, stream)
+                    write_down(state.step, [torch.tensor(list(found.values()), dtype=torch.float64)])
+                    return found
 
                 return Evaluation("private", release)
             case _:

@@ -39,7 +39,7 @@ class RunKey:
       header: the first line of a new file.
     Attributes:
       reached: the step that this process has come to; None before its steps begin.
-      released: how many releases it has written down.
+      has_single: whether it has written down a release of ``ONCE``.
     Raises:
       InvalidParameter: this attempt, or a later one, has drawn from the secret before: its noise would be used twice.
     """
@@ -53,7 +53,7 @@ class RunKey:
         self._asked: dict[str, int] = {}
         self._last: dict[int, tuple[int, RandomStream]] = {}
         self.reached: int | None = None
-        self.released = 0
+        self.has_single = False
         self.keep()
 
     def stream(self, label: str) -> RandomStream:
@@ -85,6 +85,7 @@ class RunKey:
             self._earlier = [line for line in self._earlier if not line.startswith(f"{RELEASE} 0 {ONCE} ")]
         self._write(0, step, b"".join(released))
         if step == ONCE:
+            self.has_single = True
             self.keep()
 
     def begins(self, step: int, *, continues: bool) -> None:
@@ -122,7 +123,6 @@ class RunKey:
         return RandomStream(key, RandomOrigin.OPERATING_SYSTEM)
 
     def _write(self, site: int, step: int, released: bytes) -> None:
-        self.released += 1
         self._own.append(f"{RELEASE} {site} {step} {hashlib.sha256(released).hexdigest()}")
 
 
