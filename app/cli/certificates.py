@@ -190,8 +190,8 @@ def witness(
 ) -> None:
     """Run a witness of logs: it signs a log's head if the log only grew, and never a second history.
 
-    It prints its own key, which operators and readers need. Losing its folder, or putting an older copy in its place, makes it forget what it
-    signed, and then it would sign another history: keep it, and give a new witness a new name and key.
+    It prints its own key, which operators and readers need. Losing its folder, or putting an older copy in its place, makes it forget what
+    it signed, and then it would sign another history: keep it, and give a new witness a new name and key.
     """
     import uvicorn
     from starlette.applications import Starlette

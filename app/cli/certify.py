@@ -29,7 +29,7 @@ from zetadp.app.certificates.verification.verify import verify as verify_envelop
 from zetadp.app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, Key, clear_errors, error, fail, out, print_json, read_settings
 from zetadp.app.client import Client, RequestRefused
 from zetadp.app.storage.opening import storage_of
-from zetadp.trainer.errors import TrainingAborted
+from zetadp.trainer.errors import TrainingAborted, TrainingDiverged
 from zetadp.trainer.specs.releases import Repeated
 
 KEYS_FILE = "jwks.json"
@@ -253,9 +253,9 @@ def rerun(
         with tempfile.TemporaryDirectory() as workdir:
             try:
                 found: Repeated = repeat(given.request, given.secret, given.recorded, Path(workdir), lambda _event: None)
-            except TrainingAborted as aborted:
-                fail(f"the repeated run was {aborted}", Exit.FAILED)
-                raise AssertionError from aborted  # fail() leaves
+            except (TrainingAborted, TrainingDiverged) as ended:
+                fail(f"the repeated run didn't come to its end, as the certified one did: {ended}", Exit.FAILED)
+                raise AssertionError from ended  # fail() leaves
     _print_repeated(given, found)
 
 
@@ -265,7 +265,8 @@ def _print_repeated(given: Rerun, found: Repeated) -> None:
         fail("the run recorded no release: nothing was compared", Exit.FAILED)
     if found.departed is not None:
         site, step = found.departed
-        fail(f"the run departed from its plan at step {step}{f' of site {site}' if site else ''}", Exit.FAILED)
+        doubt = "" if given.is_own_code else "; it ran with other code than this, which may round otherwise"
+        fail(f"the run departed from its plan at step {step}{f' of site {site}' if site else ''}{doubt}", Exit.FAILED)
     if found.model_sha256 != given.model_sha256:
         fail("every release is the same, but the model isn't the one that follows from them", Exit.FAILED)
     # Only what was repeated follows from the key, and so from what nobody knew before.

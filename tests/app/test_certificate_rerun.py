@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from typer.testing import CliRunner
 
 from tests.app.announced_harness import Announcing, Authority
-from tests.app.certificates_harness import finished_run
+from tests.app.certificates_harness import MODEL, finished_run
 from tests.app.test_certificate_witnesses import Log
 from zetadp.app.certificates.issuing.issue import data_manifest_of
 from zetadp.app.certificates.log.beacons import beacon_of, given
@@ -25,7 +25,7 @@ from zetadp.app.certificates.log.revocations import signed_revocations
 from zetadp.app.certificates.log.time_stamps import StampRefused, check_stamp, signature_in
 from zetadp.app.certificates.log.trust import NOBODY, Trust
 from zetadp.app.certificates.policy.schema import Policy
-from zetadp.app.certificates.signing.digests import code_manifest
+from zetadp.app.certificates.signing.digests import code_manifest, sha256_of
 from zetadp.app.certificates.signing.keys import jwks
 from zetadp.app.certificates.signing.noise_keys import kept_noise_key, run_secret
 from zetadp.app.certificates.verification.audited import RefusedByPolicy, Unrepeatable, prepared_rerun
@@ -33,6 +33,8 @@ from zetadp.app.cli import app
 from zetadp.app.kit.settings import Settings
 from zetadp.app.storage.opening import storage_of
 from zetadp.trainer import RuntimeSpec
+from zetadp.trainer.errors import TrainingAborted, TrainingDiverged
+from zetadp.trainer.specs.releases import Repeated
 
 BASE = {"name": "test", "unit": ("record",), "adjacency": ("add_remove",), "largest_epsilon": "100", "largest_delta": "0.1"}
 HEAD = "log.example.org\n5\nAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n"
@@ -203,6 +205,7 @@ def test_what_shows_when_it_began_is_said_and_by_whom(audited: Audited) -> None:
     found = prepared_rerun(audited.folder, jwks(audited.house.settings), audited.key, audited.policy)
     assert "by CN=clock of 20" in found.began
     assert "it began after that, unless its operator can sign in that name" in found.began
+    assert found.is_own_code
     assert found.starts == "2 of the job's 3 starts left something in the record"
 
 
@@ -286,3 +289,49 @@ def test_what_is_beside_the_certificate_is_checked_first(audited: Audited, tmp_p
     CHANGES[name](folder)
     with pytest.raises(Unrepeatable):
         prepared_rerun(folder, jwks(audited.house.settings), audited.key)
+
+
+# What the command says of it
+
+
+def told(audited: Audited, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Repeated | Exception) -> tuple[int, str]:
+    """Exit code and output where repeating comes to this."""
+
+    def repeat(*_arguments: object) -> Repeated:
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr("zetadp.trainer.rerun.repeat", repeat)
+    (tmp_path / "keys").write_text(jwks(audited.house.settings).model_dump_json())
+    command = ["rerun", str(audited.folder), "--noise-key", str(audited.key), "--keys", str(tmp_path / "keys")]
+    result = CliRunner().invoke(app, command)
+    assert isinstance(result.exception, SystemExit | None)
+    return result.exit_code, result.output
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "expected"),
+    [
+        (Repeated(8, 8, None, sha256_of(MODEL)), 0, "the model is the one that follows from them\n2 of the job's 3 starts left something"),
+        (Repeated(0, 0, None, sha256_of(MODEL)), 1, "the run recorded no release: nothing was compared"),
+        (Repeated(3, 8, (0, 4), sha256_of(MODEL)), 1, "the run departed from its plan at step 4\n"),
+        (Repeated(3, 8, (2, 4), sha256_of(MODEL)), 1, "at step 4 of site 2\n"),
+        (Repeated(8, 8, None, "0" * 64), 1, "the model isn't the one that follows from them"),
+        (TrainingAborted(5), 1, "the repeated run didn't come to its end, as the certified one did: ended by an error in step 5"),
+        (TrainingDiverged(5), 1, "stopped being finite at step 5"),
+    ],
+)
+def test_only_what_was_compared_and_is_the_same_passes(
+    audited: Audited, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Repeated | Exception, code: int, expected: str
+) -> None:
+    found = told(audited, tmp_path, monkeypatch, outcome)
+    assert found[0] == code
+    assert expected in found[1]
+    assert ("nothing shows when the run began" in found[1]) == (code == 0)  # of a run that departed nothing is said
+
+
+def test_another_version_may_be_why_it_departed(audited: Audited, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zetadp.app.certificates.verification.audited.code_manifest", lambda: b"a newer version")
+    _, output = told(audited, tmp_path, monkeypatch, Repeated(3, 8, (0, 4), "0" * 64))
+    assert "at step 4; it ran with other code than this, which may round otherwise" in output

@@ -9,13 +9,14 @@ from typing import final
 from pydantic import TypeAdapter, ValidationError
 
 from zetadp.app.certificates.facts.announced import AnnouncedFacts
-from zetadp.app.certificates.facts.statement import CERTIFICATE_FILE, MODEL_FILE, SPEC_FILE, Statement
+from zetadp.app.certificates.facts.statement import CERTIFICATE_FILE, CODE_MANIFEST, MODEL_FILE, SPEC_FILE, Statement
 from zetadp.app.certificates.log.beacons import given
 from zetadp.app.certificates.log.evidence import Evidence
 from zetadp.app.certificates.log.merkle_proofs import Proofs, read_proof
 from zetadp.app.certificates.log.plan_evidence import PLAN_LOGGED
 from zetadp.app.certificates.log.trust import NOBODY, Trust
 from zetadp.app.certificates.policy.schema import Policy
+from zetadp.app.certificates.signing.digests import code_manifest, sha256_of
 from zetadp.app.certificates.signing.keys import PublicKeySet
 from zetadp.app.certificates.signing.noise_keys import commitment, read_noise_key, run_secret
 from zetadp.app.certificates.verification.verify import read_statement, verify
@@ -48,6 +49,7 @@ class Rerun:
       recorded: what it wrote of its releases.
       model_sha256: the digest of its model.
       began: in words, what shows when it began, or that nothing does.
+      is_own_code: whether the code is this one, to the byte; another may round otherwise.
       starts: in words, how many starts of its job there were, and how many of them the record is of.
     """
 
@@ -56,6 +58,7 @@ class Rerun:
     recorded: Recorded
     model_sha256: str
     began: str
+    is_own_code: bool
     starts: str
 
 
@@ -80,15 +83,16 @@ def prepared_rerun(folder: Path, keys: PublicKeySet, key_file: Path, policy: Pol
         raise Unrepeatable("this isn't the noise key that the plan is committed to")
     request, recorded = _recorded(folder, statement)
     _check_attempts(recorded, announced, statement.predicate.job.attempts)
-    model = next((subject.digest.sha256 for subject in statement.subject if subject.name == MODEL_FILE), None)
-    if model is None:
+    named = {subject.name: subject.digest.sha256 for subject in statement.subject}
+    if MODEL_FILE not in named:
         raise Unrepeatable(f"the certificate names no {MODEL_FILE}")
     return Rerun(
         request=request,
         secret=run_secret(key, announced.beacon),
         recorded=recorded,
-        model_sha256=model,
+        model_sha256=named[MODEL_FILE],
         began=_began(announced, read_proof(proofs, Proofs), NOBODY if policy is None else policy.trust),
+        is_own_code=named.get(CODE_MANIFEST) == sha256_of(code_manifest()),
         starts=f"{len(recorded.attempts)} of the job's {statement.predicate.job.attempts} starts left something in the record",
     )
 
