@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.trainer.test_rerun import SECRET, begun, example_of, request_of
+from tests.trainer.test_rerun import SECRET, after, begun, example_of, request_of
 from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.sampling.source import RandomOrigin, RandomStream
 from zetadp.trainer import RuntimeSpec
 from zetadp.trainer.engine.noise.run_key import ONCE, RunKey, keyed_in, run_key
+from zetadp.trainer.errors import TrainingStopped
 from zetadp.trainer.request import NOISE_KEY, RELEASES, RunSecret
 from zetadp.trainer.specs.releases import read_releases
 
@@ -81,6 +83,24 @@ def test_no_attempt_draws_twice(tmp_path: Path, attempt: int) -> None:
         pass  # it may have released anything before it was lost
     with pytest.raises(InvalidParameter, match="attempt must be above 2, which has drawn its noise"), keyed(tmp_path, first(attempt)):
         pass
+
+
+def test_an_attempt_whose_number_comes_twice_shares_no_noise_between_two_states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A disk that was put back: the job's second start comes again, from another checkpoint, and releases its last steps again.
+    drawn: dict[int, set[bytes]] = {2: set(), 3: set()}
+    for stopped, keys in drawn.items():
+        with pytest.raises(TrainingStopped):
+            begun(request_of(), tmp_path / str(stopped), 1, after(stopped))
+
+        def seen(key: bytes, origin: RandomOrigin, keys: set[bytes] = keys) -> RandomStream:
+            keys.add(key)
+            return RandomStream(key, origin)
+
+        with monkeypatch.context() as patch:
+            patch.setattr("zetadp.trainer.engine.noise.run_key.RandomStream", seen)
+            begun(request_of(), tmp_path / str(stopped), 2)
+    assert len(drawn[2]) > len(drawn[3]) > 5
+    assert drawn[2].isdisjoint(drawn[3])
 
 
 def test_the_file_is_replaced_as_a_whole_and_only_where_it_is_kept(tmp_path: Path) -> None:

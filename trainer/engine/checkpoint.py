@@ -98,9 +98,18 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint, digest: str) -> None:
         bound=state.bound,
         evaluated=checkpoint.evaluated,
     )
+    write_tensors(path, _tensors_of(state), header.model_dump_json())
+
+
+def state_digest(state: TrainingState) -> str:
+    """SHA-256 of a state: of its step and bound, and of every bit of its tensors."""
+    contiguous = {name: value.detach().cpu().contiguous() for name, value in _tensors_of(state).items()}
+    return _contents_digest(json.dumps([state.step, state.bound]), contiguous)
+
+
+def _tensors_of(state: TrainingState) -> dict[str, torch.Tensor]:
     tensors = {PARAMETERS: state.parameters} | {OPTIMIZER + name: value for name, value in state.optimizer.items()}
-    tensors |= {CANARIES + name: value for name, value in state.canaries.items()}
-    write_tensors(path, tensors, header.model_dump_json())
+    return tensors | {CANARIES + name: value for name, value in state.canaries.items()}
 
 
 def load_checkpoint(path: Path, digest: str, device: torch.device) -> Checkpoint:

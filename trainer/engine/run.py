@@ -21,7 +21,7 @@ from torch import Tensor
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling.source import RandomOrigin
 from zetadp.trainer.data import DataSetFacts, data_set_facts
-from zetadp.trainer.engine.checkpoint import Checkpoint, discard_unfinished, load_checkpoint, save_checkpoint, write_tensors
+from zetadp.trainer.engine.checkpoint import Checkpoint, discard_unfinished, load_checkpoint, save_checkpoint, state_digest, write_tensors
 from zetadp.trainer.engine.environment import hardware, prepare_torch, versions
 from zetadp.trainer.engine.loop import TrainingState
 from zetadp.trainer.engine.noise.run_key import run_key
@@ -269,6 +269,8 @@ def _begun(team: Team, algorithm: Algorithm, facts: DataSetFacts, options: RunOp
     setting, earlier = _setting(team, algorithm, facts, options)
     if earlier is not None and earlier.state.step < executed:
         earlier = replace(earlier, state=replace(earlier.state, step=executed))
+    if earlier is not None and (key := run_key()) is not None:
+        key.continues_from(state_digest(earlier.state))
     prepared = algorithm.prepare(setting)
     start = _starting_point(setting, prepared, earlier)
     prepared.begin(start.state)

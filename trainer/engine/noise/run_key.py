@@ -1,9 +1,10 @@
 r"""The secret of one run, to which its plan was committed: everything random in the run follows from it and from public labels.
 
 Without such a secret every stream has a key of its own from the operating system, which nobody can open. With it an auditor who is given it
-repeats the run: each stream's key is HMAC-SHA256, under the secret, of the number of the job's start (its attempt) and the stream's label.
-So nobody chooses a stream, and a step that is run again in a later attempt gets other noise. Whoever learns the secret can take the noise
-away.
+repeats the run: each stream's key is HMAC-SHA256, under the secret, of the number of the job's start (its attempt), the state that it
+continues from, and the stream's label. So nobody chooses a stream, and a step that is run again in a later attempt gets other noise. The
+state is for a service that was put back to an earlier moment: an attempt whose number comes twice draws the same only where it does the
+same. Whoever learns the secret can take the noise away.
 
 The run writes down in ``releases.txt`` which attempts it consists of, and the digest of each release. The file is on disk before a
 checkpoint or a file of released values is, and is replaced as a whole.
@@ -50,11 +51,17 @@ class RunKey:
         if (last := max(attempts_in(self._earlier), default=0)) >= self._attempt:
             raise InvalidParameter("attempt", f"above {last}, which has drawn its noise", self._attempt)
         self._own = [f"{ATTEMPT} {self._attempt}"]
+        self._start = ANEW
         self._asked: dict[str, int] = {}
         self._last: dict[int, tuple[int, RandomStream]] = {}
         self.reached: int | None = None
         self.has_single = False
         self.keep()
+
+    def continues_from(self, digest: str) -> None:
+        """The run continues from the state with this digest; told before anything is drawn."""
+        assert not self._asked  # nothing is drawn before the checkpoint is read
+        self._start = digest
 
     def stream(self, label: str) -> RandomStream:
         """The stream of this label; asked again, another one."""
@@ -119,7 +126,7 @@ class RunKey:
         unfinished.replace(self._path)
 
     def _of(self, label: str) -> RandomStream:
-        key = hmac.new(self._secret, f"attempt {self._attempt}\n{label}".encode(), hashlib.sha256).digest()
+        key = hmac.new(self._secret, f"attempt {self._attempt}\n{self._start}\n{label}".encode(), hashlib.sha256).digest()
         return RandomStream(key, RandomOrigin.OPERATING_SYSTEM)
 
     def _write(self, site: int, step: int, released: bytes) -> None:
