@@ -15,7 +15,7 @@ from zetadp.app.access.scopes import Scope
 from zetadp.app.certificates.facts.report import VerificationReport
 from zetadp.app.certificates.facts.schema import MEDIA_TYPE as SCHEMA
 from zetadp.app.certificates.facts.schema import statement_schema
-from zetadp.app.certificates.log.evidence import Evidence
+from zetadp.app.certificates.log.evidence import Evidence, Signed
 from zetadp.app.certificates.log.router import database_of, settings_of
 from zetadp.app.certificates.log.service import own_evidence
 from zetadp.app.certificates.log.storing import stored_envelope
@@ -27,8 +27,8 @@ from zetadp.app.certificates.signing.envelope import MAXIMUM_BYTES, MEDIA_TYPE, 
 from zetadp.app.certificates.signing.jws import MEDIA_TYPE as JOSE
 from zetadp.app.certificates.signing.keys import PublicKeySet, jwks
 from zetadp.app.certificates.verification.apart import examined_apart
-from zetadp.app.certificates.verification.opening import CertificateUnreadable, jws_of, open_certificate
-from zetadp.app.certificates.verification.verify import reported
+from zetadp.app.certificates.verification.opening import jws_of, open_certificate
+from zetadp.app.certificates.verification.verify import read_statement, reported
 from zetadp.app.kit.database import Database
 from zetadp.app.kit.settings import Settings
 
@@ -124,7 +124,7 @@ def get_certificate(
         envelope = stored_envelope(session, certificate_id, caller.tenant)
     headers = {"vary": "Accept"}
     if form in (Form.HTML, Form.PDF):
-        document = rendered(envelope, jwks(settings), _evidence(envelope, database, settings) or Evidence())
+        document = rendered(envelope, jwks(settings), _evidence(envelope, database, settings))
         if form is Form.PDF:
             from zetadp.app.certificates.page.pdf import pdf_of  # a tenth of a second to import, and few ask for it
 
@@ -154,21 +154,20 @@ async def verify_certificate(
     examination = await examined_apart(request, body, keys, settings)
     if isinstance(examination, Response):
         return examination
-    return await to_thread.run_sync(
-        lambda: reported(examination, body, keys, _evidence(body, database, settings), operators_policy(settings))
-    )
+
+    def report() -> VerificationReport:
+        # Nothing is looked up for what a stranger wrote.
+        is_ours = examination.is_signed and examination.states is not None
+        return reported(examination, body, keys, _evidence(body, database, settings) if is_ours else None, operators_policy(settings))
+
+    return await to_thread.run_sync(report)
 
 
-def _evidence(body: bytes, database: Database, settings: Settings) -> Evidence | None:
-    """What the service knows about the statement; None if it isn't a certificate or is by others' keys, which is refused anyway."""
-    try:
-        opened = open_certificate(body)
-    except CertificateUnreadable:
-        return None
-    if any(jwks(settings).find(key_id) is None for key_id in opened.key_ids):
-        return None
+def _evidence(certificate: bytes, database: Database, settings: Settings) -> Evidence:
+    """What the service knows about a certificate that its own keys signed, and whose statement can be read."""
+    opened, statement = open_certificate(certificate), read_statement(certificate)
     with database.reading() as session:
-        return own_evidence(session, settings, opened.content, opened.key_ids)
+        return own_evidence(session, settings, Signed(opened.content, statement, opened.key_ids))
 
 
 @router.get("/v1/policy")

@@ -14,7 +14,7 @@ from tests.app.certificates_harness import details, run_of
 from zetadp.app.certificates.errors import KeyAlreadyRevoked, SigningKeyNotFound, SigningKeyRevoked
 from zetadp.app.certificates.facts.report import VerificationReport
 from zetadp.app.certificates.issuing.issue import CertificateInput, issue_certificate
-from zetadp.app.certificates.log.evidence import Evidence
+from zetadp.app.certificates.log.evidence import Evidence, Signed
 from zetadp.app.certificates.log.journal import size_of
 from zetadp.app.certificates.log.merkle_proofs import encode
 from zetadp.app.certificates.log.revocation_list import Reason, RevocationsRefused, read_revocations
@@ -25,7 +25,7 @@ from zetadp.app.certificates.signing.canonical import canonical_json
 from zetadp.app.certificates.signing.jws import REVOCATIONS_CONTENT, REVOCATIONS_TYPE, sign
 from zetadp.app.certificates.signing.keys import SigningKey, jwks, rotate, signing_key, signing_key_of
 from zetadp.app.certificates.verification.opening import open_certificate
-from zetadp.app.certificates.verification.verify import verify
+from zetadp.app.certificates.verification.verify import read_statement, verify
 from zetadp.app.kit.database import Database, now
 from zetadp.app.kit.settings import Settings
 from zetadp.app.tables.jobs import JobRow
@@ -203,7 +203,7 @@ def test_the_service_finds_the_proof_for_what_is_from_before_by_itself(house: Ho
     for name, text in (("before", envelope), ("late", late)):
         opened = open_certificate(text)
         with house.database.reading() as session:
-            evidence = own_evidence(session, house.settings, opened.content, opened.key_ids)
+            evidence = own_evidence(session, house.settings, Signed(opened.content, read_statement(text), opened.key_ids))
         verdicts[name] = verify(text, jwks(house.settings), None, evidence).verdict
     assert verdicts == {"before": "valid", "late": "revoked"}
 

@@ -18,8 +18,8 @@ from zetadp.app.access.scopes import Scope
 from zetadp.app.certificates.errors import CertificateNotFound
 from zetadp.app.certificates.issuing.issue import issue_certificate
 from zetadp.app.certificates.router import router
-from zetadp.app.certificates.signing.envelope import MAXIMUM_BYTES
-from zetadp.app.certificates.signing.keys import jwks
+from zetadp.app.certificates.signing.envelope import MAXIMUM_BYTES, Envelope, encode, sign
+from zetadp.app.certificates.signing.keys import jwks, signer
 from zetadp.app.kit.database import Base, Database, now
 from zetadp.app.kit.settings import Settings
 from zetadp.app.tables.certificates import CertificateRow
@@ -87,6 +87,17 @@ def test_an_own_certificate_verifies(client: TestClient, envelope: bytes) -> Non
 def test_anything_else_is_answered_with_an_invalid_report(client: TestClient, body: bytes) -> None:
     answer = client.post("/v1/certificates/verify", content=body, headers={"content-type": "application/json"})
     assert (answer.status_code, answer.json()["verdict"]) == (200, "invalid")
+
+
+@pytest.mark.parametrize("payload", [b"[" * 100_000, b"{}", b'{"predicate":[]}', b'{"predicate":{"announced":1}}', b"\xff"], ids=range(5))
+def test_a_strangers_statement_under_the_services_own_key_id_is_refused_and_not_looked_for(
+    client: TestClient, settings: Settings, payload: bytes
+) -> None:
+    forged = json.loads(sign(payload, signer(settings)))
+    signed = client.post("/v1/certificates/verify", content=encode(Envelope.model_validate(forged)))
+    forged["signatures"][0]["sig"] = "A" * 86 + "=="
+    unsigned = client.post("/v1/certificates/verify", content=encode(Envelope.model_validate(forged)))
+    assert [(answer.status_code, answer.json()["verdict"]) for answer in (signed, unsigned)] == [(200, "invalid")] * 2
 
 
 def test_the_schema_names_the_report() -> None:

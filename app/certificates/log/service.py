@@ -9,11 +9,10 @@ from zetadp.app.certificates.errors import CertificateNotFound, LogSizeUnknown
 from zetadp.app.certificates.log import journal
 from zetadp.app.certificates.log.checkpoint import LogHead, open_checkpoint, origin_of, sign_checkpoint
 from zetadp.app.certificates.log.entries import CERTIFICATE, certificate_entry, plan_index
-from zetadp.app.certificates.log.evidence import Evidence
+from zetadp.app.certificates.log.evidence import Evidence, Signed
 from zetadp.app.certificates.log.merkle_proofs import ConsistencyProof, InclusionProof, Proofs, SignedHead, encode
 from zetadp.app.certificates.log.notes import Note
 from zetadp.app.certificates.log.revocations import revocations, signed_revocations
-from zetadp.app.certificates.log.storing import announced_in
 from zetadp.app.certificates.signing.keys import jwks, signing_key
 from zetadp.app.kit.settings import Settings
 from zetadp.app.tables.certificate_log import AnnouncedPlanRow, LogHeadRow
@@ -59,16 +58,13 @@ def consistency_proof(session: Session, settings: Settings, first: int, second: 
     )
 
 
-def own_evidence(session: Session, settings: Settings, statement: bytes, key_ids: tuple[str, ...]) -> Evidence:
-    """What this service itself knows about a statement: if its key is revoked, the proof shows that it was logged before."""
+def own_evidence(session: Session, settings: Settings, signed: Signed) -> Evidence:
+    """What this service itself knows about a certificate: if its key is revoked, the proof shows that it was logged before."""
     listed = revocations(settings)
-    try:
-        number = journal.number_of_entry(session, certificate_entry(statement, announced_in(statement)))
-    except (ValueError, KeyError, TypeError, AttributeError):
-        number = None  # whatever it is, its signature won't hold: what the service signed can be read
+    number = journal.number_of_entry(session, certificate_entry(signed.content, signed.announced))
     if number is None:
         return Evidence(proofs=None, revocations=signed_revocations(settings))
-    ended = next((found for key_id in key_ids if (found := listed.find(key_id)) is not None), None)
+    ended = next((found for key_id in signed.key_ids if (found := listed.find(key_id)) is not None), None)
     size = ended.log_size if ended is not None and number < ended.log_size <= journal.size_of(session) else None
     return Evidence(proofs=encode(_proofs(session, settings, number, size)), revocations=signed_revocations(settings))
 
