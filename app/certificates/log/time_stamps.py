@@ -7,6 +7,7 @@ whoever checks one has them from elsewhere, in one PEM file: the certificate tha
 from __future__ import annotations
 
 import base64
+import binascii
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from rfc3161_client import TimeStampResponse, Verifier
 
 CONTENT_TYPE = "application/timestamp-query"
+_UNREADABLE = "isn't an authority's answer (RFC 3161)"
 
 
 class StampRefused(ValueError):
@@ -45,16 +47,23 @@ def stamp_request(text: str) -> tuple[bytes, int]:
 
 
 def accept_answer(answer: bytes, text: str, nonce: int) -> str:
-    """An authority's answer as it is kept. It is about this text and this question; its signature is for readers to check.
+    r"""An authority's answer as it is kept. It says that it is about this text and this question.
 
-    Raises StampRefused.
+    Nobody's signature on it is checked here, since a service knows no authority's certificates: whoever answered may have made it up.
+
+    Raises:
+      StampRefused: it isn't such an answer.
     """
     response = _decoded(answer)
-    if response.status != 0:
+    try:
+        stated = response.tst_info if response.status == 0 else None
+    except ValueError as error:  # such as a granted answer without a stamp in it
+        raise StampRefused(_UNREADABLE) from error
+    if stated is None:
         raise StampRefused("the authority didn't grant a time stamp")
-    if response.tst_info.nonce != nonce:
+    if stated.nonce != nonce:
         raise StampRefused("isn't an answer to this question")
-    if response.tst_info.message_imprint.message.hex() != sha256_of(text.encode()):
+    if stated.message_imprint.message.hex() != sha256_of(text.encode()):
         raise StampRefused("is about another text")
     return base64.b64encode(answer).decode()
 
@@ -70,15 +79,14 @@ def check_stamp(stamp: str, text: str, authorities: Sequence[str]) -> Stamp:
     """
     from rfc3161_client import VerificationError
 
-    response, reason = _decoded(base64.b64decode(stamp)), "no authority is trusted"
+    response, reason = _read(stamp), "no authority is trusted"
     for pem in authorities:
         signing, others = _certificates(pem)
         try:
             _verifier(signing, others).verify_message(response, text.encode())
-        except (VerificationError, ValueError, AssertionError) as error:
-            reason = str(error).splitlines()[0][:200]
-        else:
             return Stamp(response.tst_info.gen_time, signing.subject.rfc4514_string())
+        except (VerificationError, ValueError, AssertionError) as error:
+            reason = " ".join(str(error).split())[:200] or "its signature doesn't hold"
     raise StampRefused(f"isn't by one of the {len(authorities)} trusted authorities, or not about this head: {reason}")
 
 
@@ -87,32 +95,42 @@ def check_authority(pem: str) -> None:
     _certificates(pem)
 
 
+def _read(stamp: str) -> TimeStampResponse:
+    try:
+        return _decoded(base64.b64decode(stamp, validate=True))
+    except binascii.Error as error:
+        raise StampRefused(_UNREADABLE) from error
+
+
 def _decoded(answer: bytes) -> TimeStampResponse:
     from rfc3161_client import decode_timestamp_response
 
     try:
         return decode_timestamp_response(answer)
     except ValueError as error:
-        raise StampRefused("isn't an authority's answer (RFC 3161)") from error
+        raise StampRefused(_UNREADABLE) from error
 
 
 def _certificates(pem: str) -> tuple[Certificate, list[Certificate]]:
-    from cryptography.x509 import ExtendedKeyUsage, ExtensionNotFound, load_pem_x509_certificates
+    from ssl import PROTOCOL_TLS_CLIENT, SSLContext, SSLError
+
+    from cryptography.x509 import DuplicateExtension, ExtendedKeyUsage, InvalidVersion, load_pem_x509_certificates
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
     def stamps(certificate: Certificate) -> bool:
-        try:
-            return ExtendedKeyUsageOID.TIME_STAMPING in certificate.extensions.get_extension_for_class(ExtendedKeyUsage).value
-        except ExtensionNotFound:
-            return False
+        uses = [one.value for one in certificate.extensions if isinstance(one.value, ExtendedKeyUsage)]
+        return any(ExtendedKeyUsageOID.TIME_STAMPING in use for use in uses)
 
     try:
         found = load_pem_x509_certificates(pem.encode())
-    except ValueError as error:
+        # Two libraries read it later on. What the second can't read would end the process there, so it is asked here.
+        SSLContext(PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem)
+        signing = [certificate for certificate in found if stamps(certificate)]
+        others = [certificate for certificate in found if not stamps(certificate)]
+        is_rooted = any(certificate.issuer == certificate.subject for certificate in others)
+    except (ValueError, InvalidVersion, DuplicateExtension, SSLError) as error:
         raise StampRefused("the authority's certificates can't be read as PEM") from error
-    signing = [certificate for certificate in found if stamps(certificate)]
-    others = [certificate for certificate in found if not stamps(certificate)]
-    if len(signing) != 1 or not any(certificate.issuer == certificate.subject for certificate in others):
+    if len(signing) != 1 or not is_rooted:
         raise StampRefused("an authority has one certificate that stamps times, and a root")
     return signing[0], others
 
