@@ -83,7 +83,7 @@ class Proofs(Value):
 
     Attributes:
       certificate: that the certificate is in the log (C2SP tlog-proof).
-      plan: that its plan is, under the head that was signed before the first step; null where the plan wasn't logged.
+      plan: that its plan is, under the earlier head that the certificate names; null where the plan wasn't logged.
       time_stamps: answers of time-stamping authorities (RFC 3161, DER in base64) for that head's text.
     """
 

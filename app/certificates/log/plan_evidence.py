@@ -1,4 +1,7 @@
-r"""Checks that a plan stood in the log before its first step, and at what time by somebody else's clock."""
+r"""Checks that a plan was in the log before its certificate was, and since when by somebody else's clock.
+
+That training began only after its plan was logged no file shows: it is the signer's word, which the times may contradict.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from zetadp.app.certificates.facts.announced import AnnouncedFacts
-from zetadp.app.certificates.facts.report import Check, failed, not_checked, passed
+from zetadp.app.certificates.facts.report import Check, failed, not_checked, outcome, passed
 from zetadp.app.certificates.facts.statement import PrivacyCertificate, Statement
 from zetadp.app.certificates.log.checkpoint import LogHead
 from zetadp.app.certificates.log.entries import plan_entry, plan_statement_of
@@ -32,7 +35,7 @@ def check_plan_logged(
     """
     announced = statement.predicate.announced
     if announced is None:
-        return None, not_checked(PLAN_LOGGED, "the plan wasn't logged before the first step, and the certificate says so")
+        return None, not_checked(PLAN_LOGGED, "the plan wasn't logged, and the certificate says so")
     if proofs is None or proofs.plan is None:
         return None, not_checked(PLAN_LOGGED, "no proof was given that the plan is in the log")
     try:
@@ -42,7 +45,8 @@ def check_plan_logged(
     except ProofRefused as error:
         return None, failed(PLAN_LOGGED, f"it isn't proved that the plan was logged: {error}")
     number = f"plan {announced.number} of data set {announced.data_set}"
-    return head, passed(PLAN_LOGGED, f"entry {announced.index + 1} of {head.size} in {head.origin}: {number}")
+    where = f"entry {announced.index + 1} of {head.size} in {head.origin}: {number}"
+    return head, passed(PLAN_LOGGED, f"{where}; that training began after it was logged is the signer's word")
 
 
 def _proved(statement: Statement, announced: AnnouncedFacts, proof: str, keys: PublicKeySet, revoked: RevocationList | None) -> LogHead:
@@ -65,6 +69,9 @@ def _proved(statement: Statement, announced: AnnouncedFacts, proof: str, keys: P
 def check_time_stamps(certificate: PrivacyCertificate, proofs: Proofs | None, head: LogHead | None, trust: Trust) -> Check:
     """Checks the stamps on the head that the plan is under against the trusted authorities, and their times against the run's."""
     stamps = () if proofs is None else proofs.time_stamps
+    stated = 0 if head is None or certificate.announced is None else certificate.announced.time_stamps
+    if len(set(stamps)) < stated:
+        return failed(TIME_STAMPS, f"the certificate says that {stated} authorities stamped the head, the proofs have {len(set(stamps))}")
     if not stamps:
         return not_checked(TIME_STAMPS, "no time stamp was given: when the plan was logged is the signer's word")
     if not trust.authorities:
@@ -79,9 +86,8 @@ def check_time_stamps(certificate: PrivacyCertificate, proofs: Proofs | None, he
     first = sorted(found, key=lambda stamp: stamp.time)[trust.least_time_stamps - 1]
     told = f"the plan was in the log at {first.time:%Y-%m-%d %H:%M:%S} UTC by {first.authority}"
     problem = _back_dated(certificate, first)
-    if problem:
-        return failed(TIME_STAMPS, f"{told}{problem}")
-    return passed(TIME_STAMPS, f"{told}{f', and {len(found) - 1} more stamped it' if len(found) > 1 else ''}")
+    more = f", and {len(found) - 1} more stamped it" if len(found) > 1 else ""
+    return outcome(TIME_STAMPS, [f"{told}{problem}"] if problem else [], f"{told}{more}")
 
 
 def _by_trusted(stamps: Sequence[str], head: LogHead, trust: Trust) -> tuple[list[Stamp], str]:
@@ -101,10 +107,12 @@ def _by_trusted(stamps: Sequence[str], head: LogHead, trust: Trust) -> tuple[lis
 def _back_dated(certificate: PrivacyCertificate, stamp: Stamp) -> str:
     """What the times contradict; empty if nothing."""
     job, seconds, announced = certificate.job, certificate.environment.training_seconds, certificate.announced
-    if stamp.time > job.finished + CLOCKS_APART:
+    # Differences only: dates end in the year 9999, and a certificate may state any.
+    left = job.finished - stamp.time
+    if left < -CLOCKS_APART:
         return ", after the run had ended by the certificate's own word"
     # Of a plan that a later attempt logged, an earlier one may have trained before.
     is_first = announced is not None and announced.attempt == 1
-    if is_first and stamp.time + timedelta(seconds=seconds) > job.finished + CLOCKS_APART:
+    if is_first and timedelta(seconds=seconds) - left > CLOCKS_APART:
         return f"; from then to the end of the run is less than the {seconds} s that it trained"
     return ""

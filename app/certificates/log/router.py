@@ -103,7 +103,7 @@ def get_proofs(
     caller: Annotated[Caller, Depends(requires(Scope.SUBMIT))],
     size: Size = None,
 ) -> Response:
-    """Proves that a certificate is in the log and its plan was before the first step, with the time stamps on the log's head.
+    """Proves that a certificate is in the log and its plan was before it, with the time stamps on the plan's head.
 
     Save the bytes unchanged; `verify --proofs` checks them offline.
     """

@@ -67,7 +67,12 @@ def verdict_on(policy: Policy, certificate: PrivacyCertificate, checks: Sequence
         held_out=run.held_out,
         given_weights=len(run.given_weights),
     )
-    rules = (*_rules(policy, judged), *_proved(policy, outcomes, said), *_earlier(policy, certificate), *_checks(policy, outcomes))
+    rules = (
+        *_rules(policy, judged),
+        *_proved(policy, outcomes, said),
+        *_earlier(policy, certificate, outcomes),
+        *_checks(policy, outcomes),
+    )
     return PolicyVerdict(policy=policy.name, accepted=all(rule.is_met for rule in rules), rules=rules)
 
 
@@ -179,7 +184,7 @@ def _proved(policy: Policy, outcomes: dict[str, Status], said: dict[str, str]) -
     """What took proofs, and has to have passed."""
     if policy.plan_logged == "required":
         is_met = outcomes.get(PLAN_LOGGED) is Status.PASSED
-        yield _rule("plan_logged", "a proof that the plan was logged before the first step", said.get(PLAN_LOGGED, "none"), is_met)
+        yield _rule("plan_logged", "a proof that the plan was in the log before its certificate", said.get(PLAN_LOGGED, "none"), is_met)
     if policy.witnesses is not None:
         required = f"signatures by at least {policy.witnesses.least} of {len(policy.witnesses.keys)} witnesses"
         yield _rule("witnesses", required, said.get(WITNESSES, "none"), outcomes.get(WITNESSES) is Status.PASSED)
@@ -188,11 +193,13 @@ def _proved(policy: Policy, outcomes: dict[str, Status], said: dict[str, str]) -
         yield _rule("time_stamps", required, said.get(TIME_STAMPS, "none"), outcomes.get(TIME_STAMPS) is Status.PASSED)
 
 
-def _earlier(policy: Policy, certificate: PrivacyCertificate) -> Iterator[Rule]:
+def _earlier(policy: Policy, certificate: PrivacyCertificate, outcomes: dict[str, Status]) -> Iterator[Rule]:
     most, announced = policy.most_earlier_runs, certificate.announced
     if most is not None:
-        found = "unknown, since its plan wasn't logged" if announced is None else str(announced.number - 1)
-        is_met = announced is not None and announced.number - 1 <= most
+        # The number is part of the log's entry: without the proof of that one it is only what the certificate says.
+        is_proved = announced is not None and outcomes.get(PLAN_LOGGED) is Status.PASSED
+        found = str(announced.number - 1) if announced is not None and is_proved else "unknown: it isn't proved that its plan was logged"
+        is_met = announced is not None and is_proved and announced.number - 1 <= most
         yield _rule("most_earlier_runs", f"at most {most} trainings of the same data set planned before", found, is_met)
 
 

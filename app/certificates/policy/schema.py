@@ -100,11 +100,13 @@ class Policy(Value):
       ledger: ``required``: a budget's entry paid for the run.
       public_held_out: ``forbidden``: no held-out records that were declared public, of which the guarantee says nothing.
       given_weights: ``forbidden``: training started from no weights that the guarantee takes as public.
-      plan_logged: ``required``: it is proved that the plan was logged before the first step.
+      plan_logged: ``required``: it is proved that the plan was in the log, under the head that the certificate names, before the
+        certificate was. That training began only after that is the signer's word.
       time_stamps: at least so many of these authorities stamped the time on the log's head with the plan in it; absent: none is asked for.
       witnesses: at least so many of these witnesses of logs signed the heads that plan and certificate are under; absent: none is asked
         for.
-      most_earlier_runs: how many trainings of the same data set its service may have planned before, at most; absent: any number.
+      most_earlier_runs: how many trainings of the same data set its service may have planned before, at most, by a number that is proved to
+        be in the log; absent: any number.
       checks: checks that must have passed; without this, one that couldn't be made for want of a file is accepted. ``log``,
         ``revocation`` and ``file model.safetensors`` are among them.
     """

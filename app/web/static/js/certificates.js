@@ -24,7 +24,7 @@ const WORDS = {
   parts: "Do its parts fit together?",
   parts_alone: "Do its statements about each single part follow?",
   log: "Is it in the log?",
-  plan_logged: "Was its plan in the log before the first step?",
+  plan_logged: "Was its plan in the log before the certificate?",
   witnesses: "Did witnesses sign the log's head?",
   time_stamps: "Did somebody else stamp the time on that?",
   revocations: "Is the list of revoked keys valid?",
@@ -240,7 +240,7 @@ byId("proofs").addEventListener("click", () =>
     const proofs = JSON.parse(await content.text());
     const [proof, checkpoint] = proofs.certificate.split(/\n\n([^]*)/);
     const [, index, ...path] = proof.split("\n");
-    const before = proofs.plan ? "; its plan was logged before the first step" : "";
+    const before = proofs.plan ? "; its plan was logged before it" : "";
     byId("proved").textContent = `Entry ${Number(index.slice(6)) + 1} of ${lines(checkpoint).size} in the log; ${path.length} hashes lead from it to the signed root${before}. The file is saved; check it offline with "verify --proofs".`;
     download("proofs.json", content);
   }),
