@@ -66,8 +66,10 @@ class AnnouncedSetRow(Base):
 class AnnouncedPlanRow(Base):
     """A plan in the log: its entry, its job and attempt, its data set's tag and its number there, and the logged statement.
 
-    ``head_size``: of the head that was signed for it; null until then. ``beacon``: as its certificate will name it. ``epsilon`` and
-    ``delta``: what the whole plan guarantees, as decimal numbers; null until somebody asks, and empty where it guarantees nothing.
+    ``head_size``: of the head that was signed for it; null until then. ``time_stamps`` and ``cosignatures``: how many it had when the first
+    step began; 0 until it has one. ``beacon``: as its certificate will name it. ``epsilon`` and ``delta``: what the whole plan guarantees,
+    as decimal numbers; null until somebody asks, and empty where it guarantees nothing. ``terms``: the adjacency and the unit that they
+    are about, with a space between; empty where it guarantees nothing.
     """
 
     __tablename__ = "announced_plans"
@@ -79,9 +81,12 @@ class AnnouncedPlanRow(Base):
     ordinal: Mapped[int]
     statement: Mapped[str] = mapped_column(Text())
     head_size: Mapped[int | None]
+    time_stamps: Mapped[int]
+    cosignatures: Mapped[int]
     beacon: Mapped[str | None] = mapped_column(String(64))
     epsilon: Mapped[str | None] = mapped_column(String(64))
     delta: Mapped[str | None] = mapped_column(String(64))
+    terms: Mapped[str] = mapped_column(String(100))
 
     __table_args__ = (UniqueConstraint("tag", "ordinal"),)
 

@@ -13,11 +13,13 @@ from fractions import Fraction
 from typing import final
 
 import structlog
-from httpx2 import Client, HTTPError
+from httpx2 import Client, HTTPError, InvalidURL
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from zetadp.accountants import deadline
+from zetadp.accountants.events import neighbourhood
+from zetadp.app.certificates.errors import SigningKeyUnusable
 from zetadp.app.certificates.facts.announced import AnnouncedFacts, EarlierRuns, PlanStatement
 from zetadp.app.certificates.facts.claims import guarantee_of
 from zetadp.app.certificates.facts.decimals import fraction, upper
@@ -28,16 +30,17 @@ from zetadp.app.certificates.log.beacons import beacon_of
 from zetadp.app.certificates.log.checkpoint import LogHead
 from zetadp.app.certificates.log.entries import PLAN, plan_entry
 from zetadp.app.certificates.log.service import head_of
-from zetadp.app.certificates.log.time_stamps import CONTENT_TYPE, StampRefused, accept_answer, stamp_request
+from zetadp.app.certificates.log.time_stamps import CONTENT_TYPE, StampRefused, accept_answer, of_different_signers, stamp_request
 from zetadp.app.certificates.signing.canonical import canonical_json
 from zetadp.app.certificates.signing.digests import code_manifest, sha256_of
 from zetadp.app.certificates.signing.noise_keys import commitment, noise_key_of, run_secret
 from zetadp.app.jobs.attempts import Attempt, Attempts
 from zetadp.app.jobs.document import JOB_DOCUMENT, TrainingDocument
-from zetadp.app.kit.database import now
+from zetadp.app.kit.database import UNAVAILABLE, now
 from zetadp.app.kit.settings import Settings
+from zetadp.app.storage.base import StorageUnavailable
 from zetadp.app.storage.opening import storage_of
-from zetadp.app.tables.certificate_log import AnnouncedPlanRow, AnnouncedSetRow, LogHeadRow
+from zetadp.app.tables.certificate_log import AnnouncedPlanRow, AnnouncedSetRow
 from zetadp.app.tables.certificates import CertificateRow
 from zetadp.app.tables.jobs import JobEventRow, JobRow
 from zetadp.app.worker.witnessing import WitnessesUnreadable, keep_head, signatures, witnessed
@@ -112,9 +115,13 @@ def announce(attempt: Attempt, document: TrainingDocument, attempts: Attempts, s
     def keep(session: Session, _job: JobRow) -> AnnouncedFacts:
         row = session.get(AnnouncedPlanRow, logged.facts.index)
         assert row is not None  # it was logged a moment ago
+        kept = keep_head(session, signed, stamps)
         row.head_size = signed.head.size
-        row.beacon = None if key is None else beacon_of(stamps, signed.checkpoint)
-        return _facts(row, keep_head(session, signed, stamps))
+        # Of what is kept, and so is among the proofs: another plan under the same head may have had it stamped before.
+        row.beacon = None if key is None else beacon_of(kept.time_stamps, kept.checkpoint)
+        row.time_stamps = min(len(stamps), len(kept.time_stamps))
+        row.cosignatures = min(signed.count, signatures(kept.checkpoint) - 1)
+        return _facts(row)
 
     return attempts.within(attempt, keep)
 
@@ -130,7 +137,7 @@ def have_witnessed(attempts: Attempts, settings: Settings) -> None:
             keep_head(session, signed, [])
 
         attempts.writing(keep)
-    except Exception:
+    except (WitnessesUnreadable, SigningKeyUnusable, StorageUnavailable, OSError, *UNAVAILABLE):
         _log.exception("head_not_witnessed")
 
 
@@ -151,7 +158,9 @@ def secret_of(facts: AnnouncedFacts, job_id: str, settings: Settings) -> bytes |
 
 
 def stamped(settings: Settings, text: str) -> list[str]:
-    """The answers of the configured authorities to a question about this text; those that don't answer as they should are left out."""
+    """The answers of the configured authorities to a question about this text, one of each: those that don't answer as they should are
+    left out, and an authority that answers under two addresses counts once.
+    """
     found: list[str] = []
     for address in _listed(settings.time_stamps):
         question, nonce = stamp_request(text)
@@ -161,9 +170,9 @@ def stamped(settings: Settings, text: str) -> list[str]:
             if answer.status_code != 200 or len(answer.content) > LARGEST_ANSWER:
                 raise StampRefused(f"answered with {answer.status_code} and {len(answer.content)} bytes")
             found.append(accept_answer(answer.content, text, nonce))
-        except (HTTPError, StampRefused) as error:
+        except (HTTPError, InvalidURL, StampRefused) as error:
             _log.warning("time_stamp_missing", authority=address, error=str(error)[:200])
-    return found
+    return of_different_signers(found)
 
 
 def identity_of(document: TrainingDocument) -> str:
@@ -189,12 +198,13 @@ def _logged(session: Session, job: JobRow, fresh: PlanStatement, document: Train
         if not _same(PlanStatement.model_validate_json(row.statement), fresh):
             continue
         if row.head_size is None:  # logged, and lost before anybody signed its head
-            return _Logged(_facts(row, None), head_of(session, settings, row.number + 1))
-        return _Logged(_facts(row, session.get(LogHeadRow, row.head_size)), None)
+            return _Logged(_facts(row), head_of(session, settings, row.number + 1))
+        return _Logged(_facts(row), None)
     journal.lock(session)  # numbers of plans are given one after the other
     tag = _tag(session, job.tenant, identity_of(document))
     rows = session.scalars(select(AnnouncedPlanRow).where(AnnouncedPlanRow.tag == tag)).all()
-    fields = dict(fresh) | {"data_set": tag, "number": len(rows) + 1, "earlier": _earlier(session, rows)}
+    terms = _terms(document)
+    fields = dict(fresh) | {"data_set": tag, "number": len(rows) + 1, "earlier": _earlier(session, rows, terms)}
     statement = PlanStatement.model_validate(fields)
     index = journal.append(session, PLAN, f"{job.id}/{statement.attempt}", plan_entry(statement), now())
     row = AnnouncedPlanRow(
@@ -205,13 +215,16 @@ def _logged(session: Session, job: JobRow, fresh: PlanStatement, document: Train
         ordinal=statement.number,
         statement=canonical_json(statement).decode(),
         head_size=None,
+        time_stamps=0,
+        cosignatures=0,
         beacon=None,
         epsilon=None,
         delta=None,
+        terms=terms,
     )
     session.add(row)
     session.flush()
-    return _Logged(_facts(row, None), head_of(session, settings, index + 1))
+    return _Logged(_facts(row), head_of(session, settings, index + 1))
 
 
 def _check_begun(session: Session, before: Sequence[AnnouncedPlanRow], fresh: PlanStatement) -> None:
@@ -245,7 +258,7 @@ def _tag(session: Session, tenant: str, identity: str) -> str:
     return known.tag
 
 
-def _facts(row: AnnouncedPlanRow, head: LogHeadRow | None) -> AnnouncedFacts:
+def _facts(row: AnnouncedPlanRow) -> AnnouncedFacts:
     statement = PlanStatement.model_validate_json(row.statement)
     return AnnouncedFacts(
         index=row.number,
@@ -254,23 +267,31 @@ def _facts(row: AnnouncedPlanRow, head: LogHeadRow | None) -> AnnouncedFacts:
         number=row.ordinal,
         earlier=statement.earlier,
         head_size=row.head_size or row.number + 1,
-        time_stamps=0 if head is None else len(head.time_stamps),
+        time_stamps=row.time_stamps,
         noise_key=statement.noise_key,
         beacon=row.beacon,
-        cosignatures=0 if head is None else signatures(head.checkpoint) - 1,
+        cosignatures=row.cosignatures,
     )
 
 
-def _earlier(session: Session, rows: Sequence[AnnouncedPlanRow]) -> EarlierRuns | None:
+def _terms(document: TrainingDocument) -> str:
+    """What the plan's guarantee is about: figures of different adjacencies or units can't be added. Empty where nothing is guaranteed."""
+    pair = neighbourhood(document.plan.event)
+    return "" if pair is None else f"{pair[0].value} {pair[1]}"
+
+
+def _earlier(session: Session, rows: Sequence[AnnouncedPlanRow], terms: str) -> EarlierRuns | None:
     if not rows:
         return None
     priced = [row for row in rows if row.epsilon and row.delta]
+    alike = [row for row in priced if row.terms == terms]
     jobs = {row.job_id for row in rows}
     certified = session.scalar(select(func.count()).select_from(CertificateRow).where(CertificateRow.job_id.in_(jobs)))
     return EarlierRuns(
         certified=certified or 0,
-        epsilon=upper(sum((fraction(row.epsilon or "0") for row in priced), Fraction(0))),
-        delta=upper(sum((fraction(row.delta or "0") for row in priced), Fraction(0))),
+        epsilon=upper(sum((fraction(row.epsilon or "0") for row in alike), Fraction(0))) if alike else None,
+        delta=upper(sum((fraction(row.delta or "0") for row in alike), Fraction(0))) if alike else None,
+        unlike=len(priced) - len(alike),
         unguaranteed=len(rows) - len(priced),
     )
 

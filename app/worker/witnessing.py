@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import final
 
 import structlog
-from httpx2 import Client, HTTPError
+from httpx2 import Client, HTTPError, InvalidURL
 from sqlalchemy.orm import Session
 
 from zetadp.app.certificates.log import journal
 from zetadp.app.certificates.log.checkpoint import LogHead, sign_checkpoint
 from zetadp.app.certificates.log.cosignatures import cosignatures_on
-from zetadp.app.certificates.log.notes import Note, NoteKey, NoteRefused
+from zetadp.app.certificates.log.notes import COSIGNATURE, MOST_SIGNATURES, Note, NoteKey, NoteRefused
 from zetadp.app.certificates.log.service import head_of
+from zetadp.app.certificates.log.time_stamps import of_different_signers
 from zetadp.app.certificates.log.witness import add_request
 from zetadp.app.certificates.signing.keys import signing_key
 from zetadp.app.kit.database import Database, now
@@ -70,9 +71,22 @@ def witnesses_in(path: Path | None) -> list[Asked]:
         return []
     try:
         lines = [line.split() for line in path.read_text().splitlines() if line.strip() and not line.startswith("#")]
-        return [Asked(address.rstrip("/"), NoteKey.read(key)) for address, key in lines]
+        asked = [Asked(address.rstrip("/"), NoteKey.read(key)) for address, key in lines]
+        _check_witnesses([one.key for one in asked])
     except (OSError, ValueError, NoteRefused) as error:
         raise WitnessesUnreadable(f"{path}: expected lines with a witness's address and its key: {error}") from error
+    return asked
+
+
+def _check_witnesses(keys: list[NoteKey]) -> None:
+    """Raises ValueError unless each may count for one."""
+    strangers = [key.name for key in keys if key.kind != COSIGNATURE]
+    if strangers:
+        raise ValueError(f"the key of {strangers[0]} is a log's, not a witness's")
+    if len({key.raw for key in keys}) != len(keys):
+        raise ValueError("two lines have the same key")
+    if len(keys) >= MOST_SIGNATURES:
+        raise ValueError(f"there are at most {MOST_SIGNATURES - 1} witnesses, got {len(keys)}")
 
 
 def witnessed(settings: Settings, reading: Callable[[Callable[[Session], LogHead]], LogHead], proof: Proving) -> Witnessed:
@@ -102,7 +116,7 @@ def witnessed(settings: Settings, reading: Callable[[Callable[[Session], LogHead
 def _signed(asked: list[Asked], head: LogHead, checkpoint: str, proof: Proving) -> tuple[str, int, bool]:
     count, is_behind, own = 0, False, checkpoint
     for witness in asked:
-        with suppress(HTTPError), Client(timeout=ASKING_SECONDS) as client:
+        with suppress(HTTPError, InvalidURL), Client(timeout=ASKING_SECONDS) as client:
             line = _by(witness, client, head, own, proof)
             is_behind = is_behind or line is None
             count += bool(line)
@@ -160,16 +174,23 @@ def kept_and_witnessed(settings: Settings, database: Database) -> Witnessed:
 
 
 def keep_head(session: Session, signed: Witnessed, stamps: list[str]) -> LogHeadRow:
-    """Keep a head that was signed; of one size the one that more witnesses signed, and all of its stamps."""
+    """Keep a head that was signed; of one size with all signatures and stamps that it ever had, the first of each signer."""
+    journal.lock(session)  # two workers may have had one head signed at once
     before = session.get(LogHeadRow, signed.head.size)
     if before is None:
         before = LogHeadRow(size=signed.head.size, checkpoint=signed.checkpoint, time_stamps=stamps, time=now())
         session.add(before)
         return before
-    if signatures(before.checkpoint) < signatures(signed.checkpoint):
-        before.checkpoint = signed.checkpoint
-    before.time_stamps = [*before.time_stamps, *stamps][:MOST_STAMPS]
+    before.checkpoint = _with_more(before.checkpoint, signed.checkpoint)
+    before.time_stamps = of_different_signers([*before.time_stamps, *stamps])[:MOST_STAMPS]
     return before
+
+
+def _with_more(before: str, signed: str) -> str:
+    """The checkpoint, followed by the signatures on the second by keys that didn't sign the first; the service signed both."""
+    known, more = Note.read(before).signatures, Note.read(signed).signatures[1:]
+    fresh = [one for one in more if (one.name, one.key_id) not in [(other.name, other.key_id) for other in known]]
+    return before + "".join(one.line for one in fresh[: MOST_SIGNATURES - len(known)])
 
 
 def signatures(checkpoint: str) -> int:

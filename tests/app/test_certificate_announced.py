@@ -217,7 +217,7 @@ def test_policies_refuse_what_was_not_announced(house: Announcing, certified: tu
         {"announced.data_set": "0" * 32},
         {"announced.attempt": 2},
         {"announced.head_size": 99},
-        {"announced.earlier": {"certified": 2, "epsilon": "0", "delta": "0", "unguaranteed": 0}},
+        {"announced.earlier": {"certified": 2, "unlike": 0, "unguaranteed": 0}},
         {"job.id": "another"},
         {"ledger": {"ledger": "a" * 32, "reservation": "b" * 32, "entry": 1, "sha256": "0" * 64}},
     ],

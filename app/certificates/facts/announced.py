@@ -25,13 +25,16 @@ class EarlierRuns(Value):
 
     Attributes:
       certified: how many of them had a certificate when this plan was logged.
-      epsilon, delta: the sums of what their whole plans guarantee, each at its own delta, rounded up: of those that guarantee anything.
+      epsilon, delta: the sums of what whole plans guarantee, each at its own delta, rounded up: of those whose guarantee is about the unit
+        and the adjacency that this plan's is about; absent where there are none.
+      unlike: how many guarantee something about another unit or adjacency, which can't be added.
       unguaranteed: how many of them guarantee nothing, or nobody could say in time what.
     """
 
     certified: Tally
-    epsilon: DecimalText
-    delta: DecimalText
+    epsilon: Annotated[DecimalText | None, Field(exclude_if=is_absent)] = None
+    delta: Annotated[DecimalText | None, Field(exclude_if=is_absent)] = None
+    unlike: Tally
     unguaranteed: Tally
 
 
@@ -46,8 +49,9 @@ class AnnouncedFacts(Value):
       number: this is the so manieth plan for this data set in the log.
       earlier: about those before it; absent where it is the first.
       head_size: entries of the log under whose head the plan was stamped and witnessed.
-      time_stamps: how many authorities stamped the time on that head before the first step; 0: none did.
-      cosignatures: how many witnesses signed that head before the first step.
+      time_stamps: how many authorities had answered with a stamp on that head before the first step, by the signer's count, which nobody
+        checked against the authorities' certificates; 0: none had.
+      cosignatures: how many of the witnesses that the service asks had signed that head before the first step.
       noise_key: digest of the secret key that the run's randomness follows from; absent where every stream had a key of its own, which
         nobody kept.
       beacon: digest of the time stamp, or else the witness's signature, that the randomness follows from too; absent without a noise key,
@@ -98,11 +102,12 @@ def announced_lines(facts: AnnouncedFacts | None) -> Sequence[str]:
     """The same in words, for a reader of the certificate."""
     if facts is None:
         return ("Plan: it wasn't logged before the first step: nothing shows that it was fixed before its outcome was known.",)
-    stamps = f"{facts.time_stamps} time-stamping authorities" if facts.time_stamps else "no time-stamping authority"
-    witnesses = f"{facts.cosignatures} witnesses" if facts.cosignatures else "no witness"
+    stamps = _so_many(facts.time_stamps, "time-stamping authority", "time-stamping authorities")
+    witnesses = _so_many(facts.cosignatures, "witness", "witnesses")
     said = (
-        f"Plan: logged before the first step as entry {facts.index + 1}, under a head that {stamps} and {witnesses} had signed by then; "
-        f"who has the proofs beside this certificate can check that."
+        f"Plan: logged as entry {facts.index + 1}, before this certificate; whoever has the proofs beside it can check that. That training "
+        f"began only afterwards is the signer's word, and so is the count of who had signed that head by then: {stamps} and {witnesses}. A "
+        "policy counts those that its reader trusts."
     )
     if facts.noise_key is not None:
         said += (
@@ -112,15 +117,26 @@ def announced_lines(facts: AnnouncedFacts | None) -> Sequence[str]:
     return said, f"Earlier trainings of this data set: {earlier_in_words(facts)}"
 
 
+def _so_many(count: int, one: str, several: str) -> str:
+    return f"{count or 'no'} {several if count > 1 else one}"
+
+
 def earlier_in_words(facts: AnnouncedFacts) -> str:
     """How many trainings there were before, and what they cost."""
     before = facts.number - 1
     if facts.earlier is None:
         return "none that this service planned."
     earlier = facts.earlier
-    rest = f", and {earlier.unguaranteed} with no guarantee that was computed" if earlier.unguaranteed else ""
-    return (
-        f"{before} planned by this service, {earlier.certified} of them certified. Their whole plans add up to epsilon {earlier.epsilon} "
-        f"at delta {earlier.delta}{rest}. A training that was chosen for what earlier ones showed isn't bounded by this sum; a ledger "
-        f"bounds it."
-    )
+    said = [f"{before} planned by this service, {earlier.certified} of them certified."]
+    if earlier.epsilon is not None:
+        alike = before - earlier.unlike - earlier.unguaranteed
+        said.append(
+            f"The whole plans of {alike} of them, which guarantee something about the same unit and adjacency, add up to epsilon "
+            f"{earlier.epsilon} at delta {earlier.delta}. A training that was chosen for what earlier ones showed isn't bounded by this "
+            "sum; a ledger bounds it."
+        )
+    if earlier.unlike:
+        said.append(f"Of {earlier.unlike} the guarantee is about another unit or adjacency, and isn't in any sum.")
+    if earlier.unguaranteed:
+        said.append(f"For {earlier.unguaranteed} no guarantee was computed.")
+    return " ".join(said)

@@ -72,7 +72,8 @@ def check_evidence(signed: Signed, keys: PublicKeySet, evidence: Evidence, trust
     else:
         yield from (_check_key(key_id, revoked, head) for key_id in signed.key_ids)
     yield logged
-    yield _check_witnesses(proofs, signed.announced is not None, trust)
+    missing = _missing_signatures(proofs, signed.announced)
+    yield failed(WITNESSES, missing) if missing else _check_witnesses(proofs, signed.announced, trust)
     plan_head, planned = check_plan_logged(signed.statement, keys, proofs, revoked, head)
     yield planned
     yield check_time_stamps(signed.statement.predicate, proofs, plan_head, trust)
@@ -96,7 +97,7 @@ def _check_log(signed: Signed, keys: PublicKeySet, proofs: Proofs | None, revoke
     return head, passed("log", f"{where}, signed by the trusted key {key.kid}")
 
 
-def _check_witnesses(proofs: Proofs | None, is_announced: bool, trust: Trust) -> Check:
+def _check_witnesses(proofs: Proofs | None, announced: AnnouncedFacts | None, trust: Trust) -> Check:
     """Checks that enough of the trusted witnesses signed the head that the certificate is under, and the one of its plan."""
     if not trust.witnesses:
         return not_checked(WITNESSES, "no witness of logs is trusted: two readers may have been shown two logs")
@@ -104,9 +105,9 @@ def _check_witnesses(proofs: Proofs | None, is_announced: bool, trust: Trust) ->
         return not_checked(WITNESSES, "no proof was given that a witness could have signed")
     of, least = len(trust.witnesses), trust.least_witnesses
     told: list[str] = []
-    for name, proof in (("the certificate", proofs.certificate), ("its plan", proofs.plan if is_announced else None)):
+    for name, proof in (("the certificate", proofs.certificate), ("its plan", None if announced is None else proofs.plan)):
         if proof is None:
-            if name == "its plan" and is_announced:
+            if name == "its plan" and announced is not None:
                 return failed(WITNESSES, "the proof of its plan is missing")
             continue
         try:
@@ -117,6 +118,21 @@ def _check_witnesses(proofs: Proofs | None, is_announced: bool, trust: Trust) ->
             return failed(WITNESSES, f"{len(found)} of {of} witnesses signed the head that {name} is under, {least} are asked for")
         told.append(f"{len(found)} of {of} signed the head that {name} is under")
     return passed(WITNESSES, f"{'; '.join(told)} (at least {least} asked for)")
+
+
+def _missing_signatures(proofs: Proofs | None, announced: AnnouncedFacts | None) -> str:
+    """What the head of the plan lacks of the signatures that the certificate says it had, whoever they are by; empty if nothing."""
+    if proofs is None or proofs.plan is None or announced is None:
+        return ""
+    try:
+        note = Note.read(InclusionProof.read(proofs.plan).checkpoint)
+    except (NoteRefused, ProofRefused) as refused:
+        return f"the head that its plan is under {refused}"
+    origin, _, _ = note.text.partition("\n")
+    found = len({(one.name, one.key_id) for one in note.signatures if one.name != origin})
+    if found >= announced.cosignatures:
+        return ""
+    return f"the certificate says that {announced.cosignatures} witnesses signed the head of its plan, the proofs have {found} signatures"
 
 
 def _check_key(key_id: str, revoked: RevocationList, head: LogHead | None) -> Check:

@@ -87,7 +87,7 @@ def _proofs(session: Session, settings: Settings, number: int, size: int | None)
 
 
 def _plan_proof(session: Session, settings: Settings, number: int) -> tuple[str | None, tuple[str, ...]]:
-    """Under the head that was signed before the first step, with the time stamps on it."""
+    """Under the head that its certificate names, with the time stamps on it."""
     index = plan_index(journal.content_of(session, number))
     planned = None if index is None else session.get(AnnouncedPlanRow, index)
     if index is None or planned is None or planned.head_size is None:

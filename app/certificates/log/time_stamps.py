@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, final
@@ -57,7 +58,7 @@ def accept_answer(answer: bytes, text: str, nonce: int) -> str:
     response = _decoded(answer)
     try:
         stated = response.tst_info if response.status == 0 else None
-    except ValueError as error:  # such as a granted answer without a stamp in it
+    except (ValueError, LookupError) as error:  # such as a granted answer without a stamp in it
         raise StampRefused(_UNREADABLE) from error
     if stated is None:
         raise StampRefused("the authority didn't grant a time stamp")
@@ -65,7 +66,17 @@ def accept_answer(answer: bytes, text: str, nonce: int) -> str:
         raise StampRefused("isn't an answer to this question")
     if stated.message_imprint.message.hex() != sha256_of(text.encode()):
         raise StampRefused("is about another text")
+    _signer(response)
     return base64.b64encode(answer).decode()
+
+
+def of_different_signers(stamps: Sequence[str]) -> list[str]:
+    """The first stamp of each signer, as far as the stamps say who signed them; those that don't say it are left out."""
+    found: dict[object, str] = {}
+    for stamp in stamps:
+        with suppress(StampRefused):
+            found.setdefault(_signer(_read(stamp)), stamp)
+    return list(found.values())
 
 
 def check_stamp(stamp: str, text: str, authorities: Sequence[str]) -> Stamp:
@@ -85,7 +96,7 @@ def check_stamp(stamp: str, text: str, authorities: Sequence[str]) -> Stamp:
         try:
             _verifier(signing, others).verify_message(response, text.encode())
             return Stamp(response.tst_info.gen_time, signing.subject.rfc4514_string())
-        except (VerificationError, ValueError, AssertionError) as error:
+        except (VerificationError, ValueError, LookupError, AssertionError) as error:
             reason = " ".join(str(error).split())[:200] or "its signature doesn't hold"
     raise StampRefused(f"isn't by one of the {len(authorities)} trusted authorities, or not about this head: {reason}")
 
@@ -93,6 +104,17 @@ def check_stamp(stamp: str, text: str, authorities: Sequence[str]) -> Stamp:
 def check_authority(pem: str) -> None:
     """Raises StampRefused unless the PEM text has one certificate that stamps times, and a root."""
     _certificates(pem)
+
+
+def _signer(response: TimeStampResponse) -> tuple[object, int]:
+    """Issuer and number of the certificate that signed it by its own word. Raises StampRefused."""
+    try:
+        signers = [(one.issuer, one.serial_number) for one in response.signed_data.signer_infos]
+    except (ValueError, LookupError) as error:
+        raise StampRefused(_UNREADABLE) from error
+    if len(signers) != 1:
+        raise StampRefused(f"has {len(signers)} signers, not one")
+    return signers[0]
 
 
 def _read(stamp: str) -> TimeStampResponse:
@@ -107,7 +129,7 @@ def _decoded(answer: bytes) -> TimeStampResponse:
 
     try:
         return decode_timestamp_response(answer)
-    except ValueError as error:
+    except (ValueError, LookupError) as error:
         raise StampRefused(_UNREADABLE) from error
 
 
@@ -128,7 +150,7 @@ def _certificates(pem: str) -> tuple[Certificate, list[Certificate]]:
         signing = [certificate for certificate in found if stamps(certificate)]
         others = [certificate for certificate in found if not stamps(certificate)]
         is_rooted = any(certificate.issuer == certificate.subject for certificate in others)
-    except (ValueError, InvalidVersion, DuplicateExtension, SSLError) as error:
+    except (ValueError, LookupError, InvalidVersion, DuplicateExtension, SSLError) as error:
         raise StampRefused("the authority's certificates can't be read as PEM") from error
     if len(signing) != 1 or not is_rooted:
         raise StampRefused("an authority has one certificate that stamps times, and a root")

@@ -115,9 +115,12 @@ def _create_tables() -> None:
         sa.Column("ordinal", sa.Integer(), nullable=False),
         sa.Column("statement", sa.Text(), nullable=False),
         sa.Column("head_size", sa.Integer(), nullable=True),
+        sa.Column("time_stamps", sa.Integer(), nullable=False),
+        sa.Column("cosignatures", sa.Integer(), nullable=False),
         sa.Column("beacon", sa.String(64), nullable=True),
         sa.Column("epsilon", sa.String(64), nullable=True),
         sa.Column("delta", sa.String(64), nullable=True),
+        sa.Column("terms", sa.String(100), nullable=False),
         sa.PrimaryKeyConstraint("number", name="pk_announced_plans"),
         sa.UniqueConstraint("tag", "ordinal", name="uq_announced_plans_tag_ordinal"),
     )
