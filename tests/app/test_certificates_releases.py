@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.accountants.two_point_truth import local_laplace, response
+from zetadp.accountants import ACCOUNTANTS
 from zetadp.accountants.events import (
     Composed,
     Event,
@@ -18,8 +19,10 @@ from zetadp.accountants.events import (
     TruncatedPoissonSampled,
 )
 from zetadp.app.certificates.facts.claims import falling, guarantee_of, why_no_epsilon_without_sampling, without_sampling
+from zetadp.app.certificates.facts.decimals import upper
 from zetadp.app.certificates.facts.guarantee import ApproximateDp, DeltaPoint
 from zetadp.app.certificates.facts.report import Status
+from zetadp.app.certificates.verification import recomputation
 from zetadp.app.certificates.verification.recomputation import check_figures
 from zetadp.app.certificates.words.releases import (
     ADJACENCY_MEANING,
@@ -217,7 +220,24 @@ def test_points_of_the_curve_that_no_route_reaches_are_said_not_to_be_checked() 
     assert isinstance(guarantee, ApproximateDp)
     beyond = DeltaPoint(epsilon="500", delta="1e-300")
     checks = check_figures(event, ApproximateDp.model_validate({**dict(guarantee), "delta_curve": (*guarantee.delta_curve, beyond)}))
-    assert [check.detail for check in checks if check.name == "curve"] == ["no route recomputed delta at epsilon 500"]
+    assert [check.detail for check in checks if check.name == "curve"] == ["no route reproduced delta at epsilon 500"]
+
+
+def test_a_point_inside_every_bracket_is_not_taken_for_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recomputation, "_CURVE_SECONDS", 60.0)  # a slow machine asks for all points too
+    event = Repeated(count=3, event=RandomlyAllocated(steps=20, event=release()))
+    guarantee = guarantee_of(event, DELTA, RandomOrigin.OPERATING_SYSTEM)
+    assert isinstance(guarantee, ApproximateDp)
+    # As it was stated every point is proved; the true delta may be above what is stated below.
+    assert [check for check in check_figures(event, guarantee) if check.name == "curve"] == []
+    point = guarantee.delta_curve[-1]
+    bounds = [one.profile(event).delta(float(point.epsilon)) for one in ACCOUNTANTS if one.unsupported(event) is None]
+    lower, least = max(bound.lower for bound in bounds), min(bound.upper for bound in bounds)
+    inside = DeltaPoint(epsilon=point.epsilon, delta=upper((lower + least) / 2))
+    claim = ApproximateDp.model_validate({**dict(guarantee), "delta_curve": (*guarantee.delta_curve[:-1], inside)})
+    checks = check_figures(event, claim)
+    assert [check.name for check in checks if check.status is Status.FAILED] == []
+    assert [check.detail for check in checks if check.name == "curve"] == [f"no route reproduced delta at epsilon {point.epsilon}"]
 
 
 def test_what_is_only_declared_is_in_no_certificates_words() -> None:

@@ -62,7 +62,7 @@ class _Brackets:
 
     Attributes:
       proved_by: once checked, the accountant whose bracket reproduces epsilon; None if neither does.
-      reached: the epsilons of the curve at which one of them bounds delta from below, or proves the certified one.
+      reached: the epsilons of the curve at which one of them proves the certified delta.
     """
 
     def __init__(self, event: Event, claim: ApproximateDp) -> None:
@@ -127,8 +127,8 @@ class _Brackets:
             bound = found.delta(float(point.epsilon))
         except (NumericalFloor, UnsupportedEvent):
             return
-        # A bracket that neither contradicts nor proves any delta as small as this one has checked nothing.
-        if bound.lower > 0.0 or bound.upper <= float(point.delta):
+        # Only the upper end proves a stated delta. One inside the bracket may be too small by as much as the bracket is wide.
+        if bound.upper <= float(point.delta):
             self.reached.add(point.epsilon)
         if float(point.delta) < bound.lower:
             self._problems.append(f"delta({point.epsilon}) is {point.delta}, but by {name} it is at least {bound.lower!r}")
@@ -219,7 +219,7 @@ class _Recomputation:
 
 
 def _check_reach(claim: ApproximateDp, reached: set[str]) -> Iterator[Check]:
-    """Nothing, or the points of the curve that no route could compare: the certificate may be right there, but nobody has checked."""
+    """Nothing, or the points of the curve that no route reproduced: the certificate may be right there, but nobody has checked."""
     missed = [point.epsilon for point in claim.delta_curve if point.epsilon not in reached]
     if missed:
-        yield not_checked("curve", f"no route recomputed delta at epsilon {', '.join(missed)}")
+        yield not_checked("curve", f"no route reproduced delta at epsilon {', '.join(missed)}")
