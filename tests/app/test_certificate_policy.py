@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,12 @@ CHECKED = (passed("log", ""), passed("recomputation", ""))
 
 def policy(**changes: object) -> Policy:
     return Policy.model_validate_json(json.dumps(LEAST | changes))
+
+
+def written(**changes: str) -> str:
+    """A policy's file, its values as they stand there."""
+    least = {"name": "test", "unit": "[record]", "adjacency": "[add_remove]", "largest_epsilon": "100", "largest_delta": "1e-5"}
+    return "".join(f"{name}: {value}\n" for name, value in (least | changes).items())
 
 
 @pytest.fixture(scope="module")
@@ -138,11 +145,69 @@ def test_a_certificate_that_is_not_valid_is_accepted_by_no_policy(envelope: byte
         ("!!python/object/apply:os.system [true]", "isn't YAML that can be read"),
         ("a: [" * 5000, "isn't YAML that can be read"),
         ("x" * 70_000, "at most 65536 bytes"),
+        ("a: &a [1]\nb: *a\n", "has an alias"),
+        ("a: {<<: *a}\n", "isn't YAML that can be read"),
+        ("? [a, b]\n: c\n", "has a key that isn't a word"),
+        ("? {a: b}\n: c\n", "has a key that isn't a word"),
+        ('name: !!binary "YQ=="\n', "has a tag"),
+        ('name: "\\UFFFFFFFF"\n', "isn't YAML that can be read"),
+        ('name: "\\uD800"\n', "body"),
+        ("%YAML " + "9" * 5000 + ".1\n--- a\n", "isn't YAML that can be read"),
+        (written(largest_epsilon="010"), "largest_epsilon"),
+        (written(largest_epsilon="1_0"), "largest_epsilon"),
+        (written(largest_epsilon="1:30"), "largest_epsilon"),
+        (written(least_canaries="0x10"), "least_canaries"),
+        (written(least_canaries="1e3"), "least_canaries"),
+        (written(least_canaries="true"), "least_canaries"),
+        (written(most_earlier_runs="9" * 5000), "most_earlier_runs"),
     ],
+    ids=range(28),
 )  # fmt: skip
 def test_a_file_that_is_no_policy_is_refused_with_what_is_wrong(text: str, expected: str) -> None:
     with pytest.raises(PolicyUnreadable, match=re.escape(expected)):
         policy_in(text.encode())
+
+
+def test_a_number_in_a_file_is_what_is_written_there() -> None:
+    found = policy_in(written(largest_delta="0.0000010000000000000000001", least_canaries="100", most_earlier_runs="0").encode())
+    assert (found.largest_delta, found.least_canaries, found.most_earlier_runs) == ("0.0000010000000000000000001", 100, 0)
+    assert policy_in(written(name="2026-01-01").encode()).name == "2026-01-01"
+
+
+def test_whatever_the_bytes_are_a_policy_is_read_or_refused() -> None:
+    chosen, page = random.Random(3), re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    parts = [
+        "&a ",
+        "*a",
+        "!!int ",
+        "<<: ",
+        "? ",
+        "- ",
+        "{",
+        "]",
+        ": ",
+        "\n",
+        "\t",
+        "--- ",
+        "|9",
+        '"\\UFFFFFFFF"',
+        "~",
+        ".inf",
+        "9" * 5000,
+        "\x85",
+        "%TAG ! x\n",
+    ]
+    outcomes: set[type] = set()
+    for _ in range(300):
+        text = chosen.choice(page)
+        for _ in range(chosen.randrange(1, 4)):
+            place = chosen.randrange(len(text))
+            text = text[:place] + chosen.choice([*parts, chr(chosen.randrange(0x2100))]) + text[place + chosen.randrange(3) :]
+        try:
+            outcomes.add(type(policy_in(text.encode())))
+        except PolicyUnreadable:
+            outcomes.add(PolicyUnreadable)
+    assert outcomes == {Policy, PolicyUnreadable}
 
 
 def test_every_policy_of_the_handbook_can_be_read() -> None:

@@ -1,9 +1,12 @@
-r"""Reads a policy from a file. A key that stands there twice is refused: two readers could see two policies."""
+r"""Reads a policy from a file. What two readers could take for two policies is refused: a key that stands there twice, aliases, tags.
+
+Every value is the text that stands there; what it means, the policy's fields say. So ``1.0e-6`` is the decimal number that was written, and
+``no`` is a word.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,14 +29,31 @@ class PolicyUnreadable(ServiceError):
     problem = ProblemType(503, "policy-unreadable", "The operator's policy can't be read.")
 
 
-class _Loader(yaml.SafeLoader):
-    """Safe, and strict about keys."""
+_PLAIN = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        names = [key.value for key, _ in node.value]
-        if len(set(names)) != len(names):
-            raise yaml.constructor.ConstructorError(None, None, "names a key twice", node.start_mark)
+
+class _Loader(yaml.BaseLoader):
+    """Texts, lists and mappings, strict about keys."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise _refused("has an alias", self.peek_event().start_mark)
+        node = super().compose_node(parent, index)
+        if node is not None and node.tag not in _PLAIN:
+            raise _refused("has a tag", node.start_mark)
+        return node
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key for key, _ in node.value]
+        if not all(isinstance(key, yaml.ScalarNode) for key in keys):
+            raise _refused("has a key that isn't a word", node.start_mark)
+        if len({key.value for key in keys}) != len(keys):
+            raise _refused("names a key twice", node.start_mark)
         return super().construct_mapping(node, deep)
+
+
+def _refused(problem: str, mark: yaml.Mark) -> yaml.YAMLError:
+    return yaml.constructor.ConstructorError(None, None, problem, mark)
 
 
 def read_policy(path: Path) -> Policy:
@@ -57,11 +77,11 @@ def policy_in(content: bytes) -> Policy:
     if len(content) > LARGEST:
         raise PolicyUnreadable(f"a policy has at most {LARGEST} bytes")
     try:
-        document = yaml.load(content, _Loader)  # noqa: S506 - a safe loader
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        document = yaml.load(content, _Loader)  # noqa: S506 - it makes texts, lists and mappings only
+    except (yaml.YAMLError, RecursionError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
         raise PolicyUnreadable(f"isn't YAML that can be read: {' '.join(str(error).split())[:300]}") from error
     try:
-        return Policy.model_validate_json(_json(document))
+        return Policy.model_validate_json(json.dumps(document))
     except ValidationError as error:
         raise PolicyUnreadable(summary(field_errors(error.errors(), document))) from error
 
@@ -74,10 +94,3 @@ def operators_policy(settings: Settings) -> Policy | None:
         return read_policy(settings.policy)
     except OSError as error:
         raise PolicyUnreadable(f"{settings.policy}: {error.strerror}") from error
-
-
-def _json(document: object) -> bytes:
-    try:
-        return json.dumps(document).encode()
-    except (TypeError, ValueError) as error:
-        raise PolicyUnreadable(f"holds something that JSON doesn't have: {error}") from error

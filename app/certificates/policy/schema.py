@@ -2,6 +2,7 @@ r"""A policy: what somebody demands of a certificate, or of a training before it
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from typing import Annotated, Any, Literal, final
 
@@ -16,11 +17,18 @@ from zetadp.mechanisms.errors import InvalidParameter
 
 
 def _as_text(value: object) -> object:
-    """YAML reads 1e-6 as text and 1.0e-6 as a number: both are the decimal number that was written."""
+    """A number in JSON is the decimal number that its shortest text says."""
     return repr(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
+def _as_count(value: object) -> object:
+    """A file holds texts."""
+    return int(value) if isinstance(value, str) and _COUNT.fullmatch(value) else value
+
+
+_COUNT = re.compile(r"0|[1-9][0-9]{0,17}")
 Decimal = Annotated[DecimalText, BeforeValidator(_as_text)]
+CountText = BeforeValidator(_as_count)
 CheckName = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=200)]
 Demand = Literal["required", "any"]
 
@@ -42,7 +50,7 @@ class TimeStamps(Value):
       authorities: of each, one PEM text: the certificate that signs its stamps, its root, and those between.
     """
 
-    least: Annotated[int, Field(strict=True, ge=1, le=16)]
+    least: Annotated[int, Field(strict=True, ge=1, le=16), CountText]
     authorities: Annotated[
         tuple[Annotated[str, StringConstraints(strict=True, max_length=32_000), AfterValidator(_an_authority)], ...],
         Field(min_length=1, max_length=16),
@@ -68,7 +76,7 @@ class Witnesses(Value):
       keys: of the witnesses, each as ``name+hash+key`` (C2SP signed-note), which ``zetadp witness`` prints.
     """
 
-    least: Annotated[int, Field(strict=True, ge=1, le=32)]
+    least: Annotated[int, Field(strict=True, ge=1, le=32), CountText]
     keys: Annotated[
         tuple[Annotated[str, StringConstraints(strict=True, max_length=300), AfterValidator(_a_witness)], ...],
         Field(min_length=1, max_length=32),
@@ -118,14 +126,14 @@ class Policy(Value):
     largest_delta: Decimal
     exact_release: Demand = "any"
     noise_test: Demand = "any"
-    least_canaries: Tally = 0
+    least_canaries: Annotated[Tally, CountText] = 0
     ledger: Demand = "any"
     public_held_out: Literal["forbidden", "any"] = "any"
     given_weights: Literal["forbidden", "any"] = "any"
     plan_logged: Demand = "any"
     time_stamps: Annotated[TimeStamps | None, Field(exclude_if=is_absent)] = None
     witnesses: Annotated[Witnesses | None, Field(exclude_if=is_absent)] = None
-    most_earlier_runs: Annotated[Tally | None, Field(exclude_if=is_absent)] = None
+    most_earlier_runs: Annotated[Tally | None, Field(exclude_if=is_absent), CountText] = None
     checks: Annotated[tuple[CheckName, ...], Field(max_length=100)] = ()
 
     @model_validator(mode="after")
