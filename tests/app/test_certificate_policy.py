@@ -120,6 +120,8 @@ def test_no_guarantee_meets_no_figure(document: dict[str, Any]) -> None:
     verdict = judged(document, policy(exact_release="required"), {"guarantee": {"kind": "none", "reason": "a seed"}})
     assert [rule.name for rule in verdict.rules if not rule.is_met] == ["largest_epsilon", "largest_delta", "exact_release"]
     assert "no guarantee: a seed" in verdict.failing[0]
+    # The certificate's own words on the sums before the noise are of tests, not of proofs.
+    assert "whatever was computed before it was added" in verdict.failing[2]
 
 
 def test_a_certificate_that_is_not_valid_is_accepted_by_no_policy(envelope: bytes, settings: Settings, keys: PublicKeySet) -> None:

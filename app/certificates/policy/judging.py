@@ -145,7 +145,8 @@ def _rules(policy: Policy, judged: Judged) -> Iterator[Rule]:
     yield from _figures(policy, judged)
     if policy.exact_release == "required":
         found = ", ".join(judged.inexact) or ("exact" if judged.pairs else "no guarantee")
-        yield _rule("exact_release", "noise drawn exactly on a grid", found, bool(judged.pairs) and not judged.inexact)
+        demand = "noise drawn exactly on a grid, whatever was computed before it was added"
+        yield _rule("exact_release", demand, found, bool(judged.pairs) and not judged.inexact)
     if policy.noise_test == "required" and judged.noise_tested is not None:
         found = "tested" if judged.noise_tested else "not tested"
         yield _rule("noise_test", "the drawn noise tested for scale and repetitions", found, judged.noise_tested)

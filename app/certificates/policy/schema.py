@@ -102,7 +102,8 @@ class Policy(Value):
       adjacency: the relations between neighbouring data sets that are accepted.
       largest_epsilon, largest_delta: one pair that was proved lies at or below both: the certified one, another of the stated curve
         (if every point of it was recomputed), or pure epsilon at delta 0.
-      exact_release: ``required``: all noise was drawn exactly on a grid, so that what was released is what is accounted, to the bit.
+      exact_release: ``required``: all noise was drawn exactly, on a grid, as it is accounted. It asks nothing of the values that noise is
+        added to, which are computed with floats; what was done about their rounding, and what of it was only tested, the certificate says.
       noise_test: ``required``: the drawn noise was tested for scale and repetitions.
       least_canaries: how many made-up units audited the run, at least.
       ledger: ``required``: a budget's entry paid for the run.
