@@ -141,10 +141,14 @@ def keys(address: Address = DEFAULT_ADDRESS) -> None:
 
 
 @log_commands.command()
-def read(address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
-    """Read all of the log, check it against its head, and say what was planned and never certified."""
+def read(
+    keys: Annotated[Path | None, typer.Option(help="Public keys you trust (JWKS); those that the service gives if absent.")] = None,
+    address: Address = DEFAULT_ADDRESS,
+    as_json: AsJson = False,
+) -> None:
+    """Read all of the log, check it against its head, and say which plans have no certificate; some of them may still run."""
     with clear_errors(), _clear_refusals(), Client(address) as client:
-        found, _ = open_checkpoint(client.log_checkpoint(), client.keys())
+        found, _ = open_checkpoint(client.log_checkpoint(), client.keys() if keys is None else read_keys(keys))
         try:
             entries = [entry for place in places(found.size) for entry in entries_in(client.log_tile(f"entries/{place.text}"))]
         except ValueError as error:
@@ -157,10 +161,14 @@ def read(address: Address = DEFAULT_ADDRESS, as_json: AsJson = False) -> None:
         if as_json:
             out.print(json.dumps(asdict(told), indent=2), markup=False)
         else:
+            out.print(
+                f"keys: {keys or 'of the service itself, since no --keys were given: it may show you a log and keys made for you'}",
+                markup=False,
+            )
             out.print(f"{told.plans} plans of {len(told.data_sets)} data sets, {told.certificates} certificates", markup=False)
             out.print(f"{told.unannounced} certificates are of plans that weren't logged before", markup=False)
             for tag, count in told.uncertified.items():
-                out.print(f"data set {tag}: {count} of {told.data_sets[tag]} plans never came to a certificate", markup=False)
+                out.print(f"data set {tag}: {count} of {told.data_sets[tag]} plans have no certificate, or none yet", markup=False)
         if told.problems:
             fail("\n".join(told.problems), Exit.FAILED)
 

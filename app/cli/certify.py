@@ -124,6 +124,8 @@ def verify(
         if proofs is not None and len(certificates) > 1:
             fail(f"--proofs are of one certificate, got {len(certificates)}", Exit.USAGE)
         demanded = None if policy is None else _policy(policy)
+        if demanded is not None and keys is None:
+            fail(f"--policy needs --keys: with the {KEYS_FILE} beside a certificate anybody's would be accepted", Exit.USAGE)
         outcomes = [_verified(file, keys, proofs, revocations, demanded, as_json) for file in certificates]
     # Of several, the worst counts: one that isn't valid before one that a policy refuses.
     worst = next((code for code in (Exit.FAILED, Exit.REFUSED) if code in outcomes), Exit.OK)

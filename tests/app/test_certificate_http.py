@@ -207,6 +207,14 @@ def test_all_of_the_log_can_be_read_and_adds_up(service: Service) -> None:
     assert newest.name == oldest.name == f"zetadp-log/{jwks(service.of).keys[1].kid}"
 
 
+def test_whose_keys_the_log_was_read_with_is_said(service: Service, folder: Path, tmp_path: Path) -> None:
+    assert "keys: of the service itself" in run(service, "log", "read").stdout
+    assert f"keys: {folder / 'jwks.json'}" in run(service, "log", "read", "--keys", str(folder / "jwks.json")).stdout.replace("\n", "")
+    (tmp_path / "jwks.json").write_text(jwks(service.of.model_copy(update={"data_dir": tmp_path})).model_dump_json(exclude_none=True))
+    told = run(service, "log", "read", "--keys", str(tmp_path / "jwks.json"), code=1).output
+    assert "isn't signed by one of the 1 trusted keys" in told
+
+
 def test_without_witnesses_nobody_signs_the_head(service: Service) -> None:
     assert "0 witnesses signed the head of 4 entries\n" in run(service, "log", "cosign").stdout
 

@@ -238,8 +238,12 @@ def test_verify_says_what_fails_and_exits_with_its_own_code(
     (tmp_path / "certificate.json").write_bytes(envelope)
     (tmp_path / "jwks.json").write_text(keys.model_dump_json(exclude_none=True))
     (tmp_path / "policy.yaml").write_text(json.dumps(LEAST | {"largest_epsilon": epsilon}))
-    done = run_command("verify", str(tmp_path / "certificate.json"), "--policy", str(tmp_path / "policy.yaml"))
+    given = ("verify", str(tmp_path / "certificate.json"), "--policy", str(tmp_path / "policy.yaml"))
+    done = run_command(*given, "--keys", str(tmp_path / "jwks.json"))
     assert (done.returncode, line in done.stdout + done.stderr) == (code, True), done.stderr
+    without = run_command(*given)
+    assert (without.returncode, "accepted\n" in without.stdout) == (2, False)
+    assert "--policy needs --keys" in without.stderr
 
 
 def test_verify_without_a_readable_policy_checks_nothing(tmp_path: Path) -> None:

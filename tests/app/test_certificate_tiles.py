@@ -61,5 +61,9 @@ def test_who_reads_the_log_sees_what_was_never_certified_and_what_does_not_add_u
         [certificate(1), plan("a", 1)],
         [plan("a", 1), certificate(0), certificate(0)],
         [b"something else"],
+        [f"zetadp-plan\na\n{'9' * 5000}\n".encode()],
+        [plan("a", 1), certificate("9" * 5000)],
+        [plan("a", 1), certificate("\u0660")],  # a zero, in other digits
+        ["zetadp-plan\na\n\u0661\n".encode()],
     ):
         assert len(read_entries(dishonest).problems) == 1

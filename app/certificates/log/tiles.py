@@ -1,4 +1,4 @@
-r"""The log as tiles (C2SP tlog-tiles): anybody may read all of it, compute its root, and see what was planned and never certified."""
+r"""The log as tiles (C2SP tlog-tiles): anybody may read all of it, compute its root, and see which plans have no certificate."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from zetadp.app.tables.certificate_log import LogEntryRow
 
 HEIGHT, WIDTH = 8, 256
 _PLACE = re.compile(r"((?:x[0-9]{3}/){0,6}[0-9]{3})(?:\.p/([1-9][0-9]{0,2}))?")
+
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 
 
 @final
@@ -95,7 +97,7 @@ class LogReading:
     Attributes:
       problems: what an honest log doesn't hold: a plan's number that is missing or stands there twice, a certificate of no plan in it.
       data_sets: how many plans each data set has, by its tag.
-      uncertified: plans for which there is no certificate, likewise.
+      uncertified: plans for which there is no certificate, likewise: of trainings that failed, were given up, or aren't over.
     """
 
     plans: int
@@ -115,14 +117,14 @@ def read_entries(entries: Iterable[bytes]) -> LogReading:
     unannounced = 0
     for index, entry in enumerate(entries):
         kind, first, *rest = [*entry.decode("utf-8", "replace").splitlines(), "", ""]
-        if kind == PLAN and rest[0].isdecimal():
+        if kind == PLAN and _NUMBER.fullmatch(rest[0]):
             tag, number = first, int(rest[0])
             if number != known.get(tag, 0) + 1:
                 problems.append(f"entry {index + 1}: plan {number} of data set {tag} follows plan {known.get(tag, 0)}")
             known[tag], plans[index] = max(number, known.get(tag, 0)), (tag, number)
         elif kind == CERTIFICATE and first == NO_PLAN:
             unannounced += 1
-        elif kind == CERTIFICATE and first.isdecimal() and int(first) in plans:
+        elif kind == CERTIFICATE and _NUMBER.fullmatch(first) and int(first) in plans:
             if int(first) in certified:
                 problems.append(
                     f"entries {certified[int(first)] + 1} and {index + 1}: two certificates of one plan, entry {int(first) + 1}"
