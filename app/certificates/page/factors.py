@@ -73,7 +73,8 @@ def _implementation(reading: Reading) -> tuple[str, str]:
     key = reading.certificate.announced is not None and reading.certificate.announced.noise_key is not None
     again = "; an auditor can repeat the run from its noise key" if key else "; nobody can repeat the run"
     found = audit_in_words(run.noise_numbers, run.canaries)
-    return f"the code's digest is signed; audit: {found}{again}", ANSWERED if run.noise_numbers is not None else OPEN
+    # An audit may find a fault; that it finds none shows no implementation to be right.
+    return f"the code's digest is signed; audit: {found}{again}", OPEN
 
 
 def _checked(checks: Sequence[Check]) -> tuple[str, str]:
@@ -109,5 +110,5 @@ def _hazards(reading: Reading) -> Iterator[Row]:
 
 def _earlier(announced: AnnouncedFacts | None) -> tuple[str, str]:
     if announced is None:
-        return "the plan wasn't logged before the first step, so nothing shows how often one tried", OPEN
-    return earlier_in_words(announced), ANSWERED
+        return "its plan wasn't logged, so nothing shows how often one tried", OPEN
+    return f"{earlier_in_words(announced)} Whatever was trained outside of this service isn't counted.", OPEN
