@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from pydantic import ValidationError
@@ -13,24 +13,22 @@ from pydantic import ValidationError
 from zetadp.app.certificates.facts.report import Status, VerificationReport
 from zetadp.app.certificates.log.evidence import Evidence
 from zetadp.app.certificates.log.revocation_list import RevocationsRefused, read_revocations
-from zetadp.app.certificates.page.content import document_of
-from zetadp.app.certificates.page.factors import report_of
-from zetadp.app.certificates.page.html import html_of
 from zetadp.app.certificates.page.plain import describe
-from zetadp.app.certificates.page.rendering import Making, rendered
-from zetadp.app.certificates.policy.reading import PolicyUnreadable, read_policy
 from zetadp.app.certificates.policy.schema import Policy
 from zetadp.app.certificates.signing.keys import PublicKeySet, write_once
-from zetadp.app.certificates.signing.noise_keys import kept_noise_key
 from zetadp.app.certificates.verification.audited import PROOFS_FILE, REVOCATIONS_FILE, RefusedByPolicy, Rerun, Unrepeatable, prepared_rerun
 from zetadp.app.certificates.verification.opening import CertificateUnreadable, open_certificate
 from zetadp.app.certificates.verification.verify import read
 from zetadp.app.certificates.verification.verify import verify as verify_envelope
 from zetadp.app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, Key, clear_errors, error, fail, out, print_json, read_settings
-from zetadp.app.client import Client, RequestRefused
-from zetadp.app.storage.opening import storage_of
+from zetadp.app.kit.client_errors import RequestRefused
 from zetadp.trainer.errors import TrainingAborted, TrainingDiverged
 from zetadp.trainer.specs.releases import Repeated
+
+# What one command alone needs is imported by it: `verify` is called for every certificate, and the client alone takes as long as Python.
+if TYPE_CHECKING:
+    from zetadp.app.certificates.page.rendering import Making
+    from zetadp.app.client import Client
 
 KEYS_FILE = "jwks.json"
 CERTIFICATE_FILE = "certificate.json"
@@ -59,6 +57,8 @@ def certificate(
     """Save a job's certificate, model and spec to a folder, with the service's public keys, the proofs that it and its plan are in
     its log, and the list of revoked keys; print the certificate in words.
     """
+    from zetadp.app.client import Client
+
     with clear_errors(), Client(address, key) as client:
         job = client.job(job_id)
         if job.certificate is None:
@@ -134,6 +134,8 @@ def verify(
 
 
 def _policy(path: Path) -> Policy:
+    from zetadp.app.certificates.policy.reading import PolicyUnreadable, read_policy
+
     try:
         return read_policy(path)
     except PolicyUnreadable as unreadable:
@@ -180,6 +182,8 @@ def certificate_page(
     keys: Annotated[Path | None, typer.Option(help=f"Public keys you trust (JWKS); {KEYS_FILE} next to the certificate if any.")] = None,
 ) -> None:
     """Write a certificate as a page or PDF, offline. This checks its signature; `verify` also recomputes its figures."""
+    from zetadp.app.certificates.page.content import document_of
+
     _write_page(file, output, keys, document_of)
 
 
@@ -189,11 +193,15 @@ def report(
     keys: Annotated[Path | None, typer.Option(help=f"Public keys you trust (JWKS); {KEYS_FILE} next to the certificate if any.")] = None,
 ) -> None:
     """Write a report for an evaluator, offline: factors and hazards of NIST SP 800-226, answered or marked open, and the certificate."""
+    from zetadp.app.certificates.page.factors import report_of
+
     _write_page(file, output, keys, report_of)
 
 
 def _write_page(file: Path, output: Path, keys: Path | None, making: Making) -> None:
-    from zetadp.app.certificates.page.pdf import pdf_of  # a tenth of a second to import, and only this command needs it
+    from zetadp.app.certificates.page.html import html_of
+    from zetadp.app.certificates.page.pdf import pdf_of
+    from zetadp.app.certificates.page.rendering import rendered
 
     with clear_errors():
         if output.suffix not in (".html", ".pdf"):
@@ -215,6 +223,9 @@ def noise_key(
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write it; only you can read the file.")],
 ) -> None:
     """Open the noise key of a job, on the service's machine, for an auditor. Whoever has it isn't bound by the job's guarantee."""
+    from zetadp.app.certificates.signing.noise_keys import kept_noise_key
+    from zetadp.app.storage.opening import storage_of
+
     with clear_errors():
         settings = read_settings()
         key = kept_noise_key(storage_of(settings).store, job_id)

@@ -6,18 +6,20 @@ import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from pydantic import BaseModel, ValidationError
 from rich.console import Console
 
 from zetadp.app.cli.exits import Exit
-from zetadp.app.client import ClientError, RequestRefused
+from zetadp.app.kit.client_errors import ClientError, RequestRefused
 from zetadp.app.kit.errors import Unavailable
 from zetadp.app.kit.field_errors import field_errors, summary
-from zetadp.app.kit.settings import Settings
 from zetadp.mechanisms.errors import PrivacyError
+
+if TYPE_CHECKING:
+    from zetadp.app.kit.settings import Settings
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8000"
 ADDRESS_HELP = "Address of the service."
@@ -89,6 +91,8 @@ def print_json(value: BaseModel, indent: int | None = 2) -> None:
 
 def read_settings() -> Settings:
     """The settings from the environment; if they are wrong, prints one line that says why."""
+    from zetadp.app.kit.settings import Settings  # a twentieth of a second, and commands for readers need none
+
     try:
         return Settings()
     except ValidationError as invalid:

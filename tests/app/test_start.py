@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
 
 import pytest
 
 from zetadp.app import cli
+from zetadp.app.certificates.signing.keys import PublicKeySet
 from zetadp.app.cli.listed import LISTED, registered
 
 
@@ -49,6 +51,18 @@ def test_the_client_imports_nothing_of_the_service_but_what_goes_over_the_wire()
     loaded = modules_after("import zetadp.app.client, zetadp.app.cli.certify, zetadp.app.cli.calculate")
     heavy = {"fastapi", "starlette", "sqlalchemy", "torch", "reportlab", "alembic", "dbos", "dp_accounting", "uvicorn"}
     assert "httpx2" in loaded
+    assert sorted(loaded & heavy) == []
+
+
+def test_verifying_imports_nothing_that_only_other_commands_need(envelope: bytes, keys: PublicKeySet, tmp_path: Path) -> None:
+    (tmp_path / "certificate.json").write_bytes(envelope)
+    (tmp_path / "jwks.json").write_text(keys.model_dump_json(exclude_none=True))
+    loaded = modules_after(
+        f"import sys\nsys.argv = ['app', 'verify', {str(tmp_path / 'certificate.json')!r}]\nfrom zetadp.app.cli import main\n"
+        "try: main()\nexcept SystemExit as left: assert not left.code"
+    )
+    heavy = {"httpx2", "jinja2", "yaml", "limits", "pydantic_settings", "sqlalchemy", "fastapi", "torch", "reportlab", "rfc3161_client"}
+    assert "zetadp.app.certificates.verification.recomputation" in loaded
     assert sorted(loaded & heavy) == []
 
 

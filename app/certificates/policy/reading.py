@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from pydantic import ValidationError
@@ -17,7 +17,9 @@ from pydantic import ValidationError
 from zetadp.app.certificates.policy.schema import Policy
 from zetadp.app.kit.errors import ProblemType, ServiceError
 from zetadp.app.kit.field_errors import field_errors, summary
-from zetadp.app.kit.settings import Settings
+
+if TYPE_CHECKING:
+    from zetadp.app.kit.settings import Settings
 
 LARGEST = 64 * 1024
 """Bytes of a policy's file."""

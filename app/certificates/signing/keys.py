@@ -13,7 +13,7 @@ import stat
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal, Self, final
+from typing import TYPE_CHECKING, Annotated, Literal, Self, final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
@@ -22,9 +22,11 @@ from pydantic import Field, StringConstraints, model_validator
 from securesystemslib.signer import CryptoSigner, SSlibKey  # pyright: ignore[reportPrivateImportUsage]
 
 from zetadp.app.certificates.errors import SigningKeyUnusable
-from zetadp.app.kit.settings import Settings
 from zetadp.mechanisms.base import Value
 from zetadp.mechanisms.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from zetadp.app.kit.settings import Settings
 
 # 32 bytes in base64url: 42 free characters and one that holds 4 bits, so that each key has one text only.
 KeyText = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from pydantic import ValidationError
 
@@ -13,7 +13,9 @@ from zetadp.app.certificates.facts.report import Check, failed
 from zetadp.app.certificates.signing.envelope import MAXIMUM_BYTES, Envelope, encode
 from zetadp.app.certificates.signing.jws import CERTIFICATE_CONTENT, CERTIFICATE_TYPE, CompactJws, JwsUnreadable, sign
 from zetadp.app.certificates.signing.keys import PublicKey, signing_key_of
-from zetadp.app.kit.settings import Settings
+
+if TYPE_CHECKING:
+    from zetadp.app.kit.settings import Settings
 
 
 @final
