@@ -116,8 +116,10 @@ def _check_witnesses(proofs: Proofs | None, announced: AnnouncedFacts | None, tr
             return failed(WITNESSES, f"the head that {name} is under {refused}")
         if len(found) < least:
             return failed(WITNESSES, f"{len(found)} of {of} witnesses signed the head that {name} is under, {least} are asked for")
-        told.append(f"{len(found)} of {of} signed the head that {name} is under")
-    return passed(WITNESSES, f"{'; '.join(told)} (at least {least} asked for)")
+        # The latest of so many as are asked for is what all of them vouch for.
+        time = sorted(one.time for one in found)[least - 1]
+        told.append(f"{len(found)} of {of} signed the head that {name} is under, {least} of them by {time:%Y-%m-%d %H:%M:%S} UTC")
+    return passed(WITNESSES, f"{'; '.join(told)}, by their own clocks (at least {least} asked for)")
 
 
 def _missing_signatures(proofs: Proofs | None, announced: AnnouncedFacts | None) -> str:
