@@ -25,7 +25,7 @@ from zetadp.app.kit.client_errors import RequestRefused
 from zetadp.trainer.errors import TrainingAborted, TrainingDiverged
 from zetadp.trainer.specs.releases import Repeated
 
-# What one command alone needs is imported by it: `verify` is called for every certificate, and the client alone takes as long as Python.
+# What one command alone needs is imported by it: `verify` runs for every certificate, and would wait for client, pages and settings.
 if TYPE_CHECKING:
     from zetadp.app.certificates.page.rendering import Making
     from zetadp.app.client import Client
