@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import chain
 from typing import final
 
@@ -20,9 +20,6 @@ from zetadp.app.certificates.log.notes import Note, NoteRefused, NoteSignature
 from zetadp.app.certificates.log.time_stamps import StampRefused, check_stamp, signature_in
 from zetadp.app.certificates.log.trust import Trust
 from zetadp.app.certificates.signing.digests import sha256_of
-
-_SECONDS = 8
-"""Bytes of the time that a cosignature begins with."""
 
 
 @final
@@ -68,8 +65,7 @@ def _cosigned(beacon: str, note: Note, trust: Trust) -> Iterator[Given]:
             continue
         with suppress(NoteRefused):
             for one in cosignatures_on(Note(note.text, (signature,)), trust.witnesses):
-                seconds = int.from_bytes(signature.signature[:_SECONDS], "big")
-                yield Given(datetime.fromtimestamp(seconds, UTC), f"the witness {one.witness.name}")
+                yield Given(one.time, f"the witness {one.witness.name}")
 
 
 def _of_stamp(stamp: str) -> str:
