@@ -111,7 +111,11 @@ def test_a_guarantee_for_rows_of_people_names_the_row_of_the_errata(reading: Rea
 @pytest.mark.parametrize(
     ("name", "noise", "assumption"),
     [
-        ("truncated", "drawn with probability 0.056338028169014086, samples cut to at most 60 of at most 711 (counted in units of one record)", "is used"),
+        (
+            "truncated",
+            "drawn with probability 0.056338028169014086, samples cut to at most 60 of at most 711 (counted in units of one record)",
+            "is used",
+        ),
         ("fixed_size", "on samples of exactly 40 of 710 (counted in units of one record)", "random set"),
         (
             "allocated",
