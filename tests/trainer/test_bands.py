@@ -47,7 +47,7 @@ class _NoNoise:
 
 def _rows(mechanism: ComplexGaussian | Gaussian, sums: list[Tensor]) -> np.ndarray[Any, Any]:
     """What the mechanism's noise is added to, in units of the noise: all steps' numbers, multiples of the grid's step."""
-    banded, source = BandedSums(TIGHT, mechanism), _NoNoise()
+    banded, source = BandedSums(TIGHT, mechanism, len(sums[0])), _NoNoise()
     found = [
         releasing.release(mechanism, banded.encoded(step, total), source)  # type: ignore[arg-type]
         for step, total in enumerate(sums, 1)
@@ -85,12 +85,12 @@ def test_without_the_contraction_a_unit_moves_them_further(monkeypatch: pytest.M
 
 
 def test_weighted_sums_are_exact() -> None:
-    banded = BandedSums(STRATEGY, NOISES[0])
+    banded = BandedSums(STRATEGY, NOISES[0], 50)
     generator = torch.Generator().manual_seed(3)
     # Some too long for the noise to hide: they are held.
     totals = [torch.randn(50, generator=generator, dtype=torch.float64) * 10.0**power for power in (-3, 2, 9, 0, 1)]
     rows = [banded.encoded(step, total) for step, total in enumerate(totals, 1)]
-    again = BandedSums(STRATEGY, NOISES[0])
+    again = BandedSums(STRATEGY, NOISES[0], 50)
     held: list[list[Fraction]] = []
     for step, (total, row) in enumerate(zip(totals, rows, strict=True), 1):
         _ = again.encoded(step, total)
@@ -103,14 +103,14 @@ def test_weighted_sums_are_exact() -> None:
 
 @pytest.mark.parametrize("mechanism", NOISES, ids=NAMES)
 def test_gradients_follow_from_what_was_released(mechanism: ComplexGaussian | Gaussian) -> None:
-    banded, generator = BandedSums(STRATEGY, mechanism), torch.Generator().manual_seed(5)
+    banded, generator = BandedSums(STRATEGY, mechanism, 11), torch.Generator().manual_seed(5)
     for step in range(1, 8):
         total = torch.randn(11, generator=generator)
         assert torch.allclose(banded.decoded(banded.encoded(step, total)), total.double(), atol=1e-6)
 
 
 def test_a_step_that_does_not_follow_begins_an_empty_band() -> None:
-    banded, fresh = BandedSums(STRATEGY, NOISES[0]), BandedSums(STRATEGY, NOISES[0])
+    banded, fresh = (BandedSums(STRATEGY, NOISES[0], 9) for _ in range(2))
     total, other = torch.full((9,), 0.25), torch.full((9,), 0.5)
     _ = banded.decoded(banded.encoded(1, total) + 1.0)
     first, second = banded.encoded(3, other), fresh.encoded(3, other)
@@ -136,7 +136,7 @@ def check_covariance(gradients: list[Tensor], std: float, strategy: BandedStrate
 
 def _noise(mechanism: ComplexGaussian | Gaussian, factor: float = 1.0) -> list[Tensor]:
     drawn = mechanism.scaled(factor)
-    banded, found = BandedSums(STRATEGY, mechanism), []
+    banded, found = BandedSums(STRATEGY, mechanism, COORDINATES), []
     for step in range(1, STEPS + 1):
         source = TorchSource(RandomStream.from_seed(step, "bands"), CPU)
         found.append(banded.decoded(releasing.release(drawn, banded.encoded(step, torch.zeros(COORDINATES)), source)))

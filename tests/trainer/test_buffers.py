@@ -3,6 +3,7 @@ r"""Buffered noise: sums within their sensitivity over all turns of a unit, nois
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch import Tensor
 from zetadp.accountants.events import Release
 from zetadp.mechanisms import ComplexGaussian, Gaussian, RandomStream, Sensitivity
 from zetadp.mechanisms.declared.correlated import Buffer
+from zetadp.mechanisms.sampling import grid
 from zetadp.trainer.engine import TorchSource
 from zetadp.trainer.engine.noise import releasing
 from zetadp.trainer.engine.noise.buffers import BufferedSums
@@ -41,39 +43,58 @@ def _dense(strategy: BufferedStrategy) -> np.ndarray[Any, Any]:
 def test_what_noise_is_added_to_is_the_matrix_times_the_sums(strategy: BufferedStrategy) -> None:
     generator = torch.Generator().manual_seed(1)
     totals = [torch.randn(9, generator=generator, dtype=torch.float64) for _ in range(STEPS)]
-    sums = BufferedSums(strategy, NOISES[0], STEPS)
+    sums = BufferedSums(strategy, NOISES[0], 9, STEPS)
     rows = torch.stack([sums.encoded(step, total) for step, total in enumerate(totals, 1)])
     assert np.allclose(rows.numpy(), _dense(strategy) @ torch.stack(totals).numpy(), rtol=1e-6)
 
 
-@pytest.mark.parametrize("strategy", [ONE, TWO])
-@pytest.mark.parametrize("coordinates", [1, 500])
-def test_a_unit_moves_all_releases_of_the_run_together_by_its_sensitivity_at_most(strategy: BufferedStrategy, coordinates: int) -> None:
+def _error(strategy: BufferedStrategy, coordinates: int) -> float:
+    """How far rounding moves all of the run's rows apart, in units of the noise (proofs/banded_sums.md, 5); one number more is padding."""
+    kept = sum(one.weight * min(STEPS, 1.0 / (1.0 - one.decay)) for one in strategy.buffers)
+    each = (strategy.weight * (2.0 + 8.25 * kept) + 6 * len(strategy.buffers) + 5) * 2.0**-37
+    return (each + grid.rounding(coordinates + 1)) * math.sqrt(STEPS * (coordinates + 1))
+
+
+def _moved(strategy: BufferedStrategy, coordinates: int, first: int) -> Fraction:
+    """The square of how far a unit whose turns begin after ``first`` steps moves all rows together, in exact arithmetic."""
     generator = torch.Generator().manual_seed(2)
     others = [torch.randn(coordinates, generator=generator, dtype=torch.float64) for _ in range(STEPS)]
     own = torch.full((coordinates,), BOUND / math.sqrt(coordinates), dtype=torch.float64)
+    turns = range(first, STEPS, GROUPS)
+    without, beside = (BufferedSums(strategy, NOISES[0], coordinates, STEPS) for _ in range(2))
+    square = Fraction(0)
+    for step, total in enumerate(others):
+        rows = without.encoded(step + 1, total), beside.encoded(step + 1, total + own if step in turns else total)
+        square += sum((Fraction(one) - Fraction(other)) ** 2 for one, other in zip(*(row.tolist() for row in rows), strict=True))
+    return square
 
-    def rows(first: int | None) -> Tensor:
-        sums = BufferedSums(strategy, NOISES[0], STEPS)
-        turns = range(first, STEPS, GROUPS) if first is not None else ()
-        return torch.stack([sums.encoded(step + 1, total + own if step in turns else total) for step, total in enumerate(others)])
 
-    moved = [float(torch.linalg.vector_norm(rows(first) - rows(None))) for first in range(GROUPS)]
-    assert max(moved) == pytest.approx(BOUND, rel=1e-4)
-    assert max(moved) <= BOUND * (1.0 - 1e-12)
+@pytest.mark.parametrize("strategy", [ONE, TWO])
+@pytest.mark.parametrize("coordinates", [1, 500])
+def test_a_unit_moves_all_releases_of_the_run_together_by_its_sensitivity_less_the_rounding(
+    strategy: BufferedStrategy, coordinates: int
+) -> None:
+    lost = _error(strategy, coordinates) * NOISES[0].noise_scale / BOUND
+    assert lost > 1e-9
+    for first in range(GROUPS):
+        whole = float(np.linalg.norm(_dense(strategy)[:, first::GROUPS].sum(1)))
+        moved = math.sqrt(_moved(strategy, coordinates, first)) / BOUND
+        assert whole <= 1.0
+        # A hundredth of what rounding takes: many times what float64 may lose here.
+        assert moved == pytest.approx((1.0 - lost) * whole, abs=0.01 * lost)
 
 
 @pytest.mark.parametrize("mechanism", NOISES, ids=NAMES)
 @pytest.mark.parametrize("strategy", [ONE, TWO])
 def test_gradients_follow_from_what_was_released(strategy: BufferedStrategy, mechanism: ComplexGaussian | Gaussian) -> None:
-    sums, generator = BufferedSums(strategy, mechanism, STEPS), torch.Generator().manual_seed(5)
+    sums, generator = BufferedSums(strategy, mechanism, 11, STEPS), torch.Generator().manual_seed(5)
     for step in range(1, STEPS + 1):
         total = torch.randn(11, generator=generator)
         assert torch.allclose(sums.decoded(sums.encoded(step, total)), total.double(), atol=1e-6)
 
 
 def test_a_step_that_does_not_follow_begins_with_empty_buffers() -> None:
-    sums, fresh = BufferedSums(TWO, NOISES[0], STEPS), BufferedSums(TWO, NOISES[0], STEPS)
+    sums, fresh = (BufferedSums(TWO, NOISES[0], 9, STEPS) for _ in range(2))
     total, other = torch.full((9,), 0.25), torch.full((9,), 0.5)
     for step in (1, 2):
         _ = sums.decoded(sums.encoded(step, total) + 1.0)
@@ -93,7 +114,7 @@ def check_covariance(gradients: list[Tensor], std: float, strategy: BufferedStra
 
 
 def _noise(strategy: BufferedStrategy, mechanism: ComplexGaussian | Gaussian, factor: float = 1.0) -> list[Tensor]:
-    drawn, sums = mechanism.scaled(factor), BufferedSums(strategy, mechanism, STEPS)
+    drawn, sums = mechanism.scaled(factor), BufferedSums(strategy, mechanism, 20_000, STEPS)
     found: list[Tensor] = []
     for step in range(1, 6):
         source = TorchSource(RandomStream.from_seed(step, "buffers"), CPU)

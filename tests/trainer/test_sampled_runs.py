@@ -234,11 +234,21 @@ def test_a_resumed_run_begins_an_empty_band_and_a_checkpoint_holds_no_sum(
     plan = spec.plan()
     assert plan.strategy is not None
     assert isinstance(plan.mechanism, ComplexGaussian)
-    empty = BandedSums(plan.strategy, plan.mechanism)
+    empty = BandedSums(plan.strategy, plan.mechanism, len(seen.totals[0]))
     assert [torch.equal(empty.encoded(step, seen.totals[step - 1]), seen.rows[step - 1]) for step in (6, 7, 8)] == [True] * 3
     with safe_open(tmp_path / "checkpoint.safetensors", framework="pt") as file:
         names = {name.split(".")[0] for name in file.keys()}  # noqa: SIM118 (not a mapping)
     assert names == {"parameters", "optimizer"}
+
+
+@pytest.mark.parametrize("noise", [BANDED, {"kind": "lambda_cgd", "decay": 0.8}], ids=["banded", "buffered"])
+def test_correlated_noise_that_is_too_large_for_the_network_is_refused_before_anything_begins(
+    noise: dict[str, Any], spec_json: dict[str, Any], tmp_path: Path
+) -> None:
+    spec, events = _spec(spec_json, "cyclic", noise=noise, privacy=spec_json["privacy"] | {"noise_multiplier": 1e8}), list[TrainingEvent]()
+    with pytest.raises(InvalidParameter, match="noise must be such that sensitivity / scale >="):
+        load_train(spec)(spec, spec.plan(), RUNTIME, tmp_path, report=events.append, should_stop=lambda: False)
+    assert (events, list(tmp_path.glob("*.safetensors"))) == ([], [])
 
 
 # What is refused

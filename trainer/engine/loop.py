@@ -31,7 +31,7 @@ from zetadp.trainer.engine.team.interface import Team
 from zetadp.trainer.engine.torch_seed import torch_seeded
 from zetadp.trainer.layers.flat_parameters import ParameterLayout
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
-from zetadp.trainer.specs.strategy import BandedStrategy
+from zetadp.trainer.specs.strategy import BandedStrategy, BufferedStrategy
 
 OptimizerStep = Callable[[dict[str, Tensor], Tensor, Tensor, int], tuple[Tensor, dict[str, Tensor]]]
 """State, parameters, released gradient, step -> new parameters and state."""
@@ -127,6 +127,10 @@ class PrivateLoop:
         if not sampling.is_declared and sampling.records != found:
             raise InvalidParameter("plan.sampling.records", f"{found}, the number of units in the data set", sampling.records)
 
+    def check_noise(self) -> None:
+        """Raises InvalidParameter if correlated noise is too large for its sensitivity and the network's size."""
+        _ = self._correlated
+
     @cached_property
     def _samplers(self) -> tuple[SiteSampler, ...]:
         return tuple(SiteSampler(self.plan.sampling, site.randomness, self.team, site.groups) for site in self.sites)
@@ -137,9 +141,17 @@ class PrivateLoop:
         if strategy is None:
             return None
         assert not isinstance(mechanism, Laplace)  # checked by the plan
-        if isinstance(strategy, BandedStrategy):
-            return BandedSums(strategy, mechanism)
-        return BufferedSums(strategy, mechanism, self.plan.steps)
+        numbers = releasing.numbers(self.plan.clipping, self._coordinates)
+        match strategy:
+            case BandedStrategy():
+                return BandedSums(strategy, mechanism, numbers)
+            case BufferedStrategy():
+                return BufferedSums(strategy, mechanism, numbers, self.plan.steps)
+
+    @property
+    def _coordinates(self) -> int:
+        """Of the gradient that is released."""
+        return (self.layout if self.spectra is None else self.spectra.layout).coordinates
 
     def step(self, state: TrainingState) -> TrainingState:
         """The state after one more release of each site; its parameters might not be finite (``Publisher.after_step`` checks that)."""
@@ -180,8 +192,7 @@ class PrivateLoop:
                 arrived = update if arrived is None else arrived.add_(update)
         if arrived is not None:
             return arrived
-        layout = self.layout if self.spectra is None else self.spectra.layout
-        return releasing.silence(self.plan.clipping, layout.coordinates, state.parameters)
+        return releasing.silence(self.plan.clipping, self._coordinates, state.parameters)
 
     def _released(self, state: TrainingState, parameters: Mapping[str, Tensor], place: int) -> Tensor:
         step, clipping, site = state.step + 1, self.plan.clipping, self.sites[place]

@@ -193,6 +193,7 @@ class PreparedNetwork(PreparedRun):
             canaries=canaries,
         )
         self._loop.check_sites()
+        self._loop.check_noise()
 
     @property
     def evaluation(self) -> Evaluation:

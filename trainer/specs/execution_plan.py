@@ -19,7 +19,7 @@ from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.specs.plan_base import Plan
 from zetadp.trainer.specs.projection import MOST_LAYERS, LayerName, SpectralProjection
 from zetadp.trainer.specs.sampling import CyclicPoissonSampling, Sampling
-from zetadp.trainer.specs.strategy import AnyStrategy, BandedStrategy, BufferedStrategy
+from zetadp.trainer.specs.strategy import AnyStrategy, Strategy
 
 
 class ClippingRule(Value, ABC):
@@ -298,8 +298,7 @@ class ExecutionPlan(Plan):
         """
         release = Release(mechanism=self.mechanism)
         training = self.sampling.event(release, steps)
-        if isinstance(self.strategy, BufferedStrategy):
-            # Turns' releases overlap: no benefit of sampling is proved, and the whole run is one release.
+        if self.strategy is not None and self.strategy.is_one_release:
             training = release
         counts = 0 if self.evaluation is None else self.evaluation.releases(steps, self.steps)
         if self.evaluation is None or counts == 0:
@@ -307,15 +306,13 @@ class ExecutionPlan(Plan):
         return Composed(events=(training, Repeated(count=counts, event=Release(mechanism=self.evaluation.mechanism))))
 
 
-def _check_strategy(strategy: BandedStrategy | BufferedStrategy, sampling: Sampling, mechanism: AnyMechanism, steps: int) -> None:
+def _check_strategy(strategy: Strategy, sampling: Sampling, mechanism: AnyMechanism, steps: int) -> None:
     """Raises InvalidParameter where proofs/banded_sums.md doesn't cover the strategy."""
-    least = strategy.bands if isinstance(strategy, BandedStrategy) else 1
+    least = strategy.least_groups
     if not isinstance(sampling, CyclicPoissonSampling) or sampling.groups < least:
         got = f"{sampling.kind} with {sampling.groups} groups" if isinstance(sampling, CyclicPoissonSampling) else sampling.kind
-        # Otherwise a unit could take part again while its last contribution is still in the band.
         raise InvalidParameter("sampling", f"cyclic_poisson with at least {least} groups for as many bands", got)
-    if isinstance(strategy, BufferedStrategy):
-        strategy.check(steps, sampling.groups)
+    strategy.check(steps, sampling.groups)
     circular = isinstance(mechanism, ComplexGaussian) and mechanism.correlation == 0.0 and len(set(mechanism.stds)) == 1
     if not (circular or isinstance(mechanism, Gaussian)):
         raise InvalidParameter("mechanism", "gaussian, or circular complex_gaussian, for correlated noise", mechanism.kind)

@@ -35,7 +35,7 @@ from zetadp.trainer.specs.report import HeldOut
 from zetadp.trainer.specs.run_findings import CanaryAudit
 from zetadp.trainer.specs.samplers import AnySampler, OnePlaceSampling, PoissonSampler, is_poisson
 from zetadp.trainer.specs.sampling import CyclicPoissonSampling, FederatedSampling
-from zetadp.trainer.specs.strategy import AnyNoise, BandedStrategy, BufferedStrategy, IndependentNoise, is_independent
+from zetadp.trainer.specs.strategy import AnyNoise, IndependentNoise, Strategy, is_independent
 from zetadp.trainer.specs.units import check_split, check_split_rule, check_unit
 
 # Gradients are float32: outside this range they, or their squares, vanish or overflow.
@@ -269,7 +269,7 @@ class SampledTraining(TrainingSpec, ABC):
             strategy=self._strategy(sampling),
         )
 
-    def _strategy(self, sampling: OnePlaceSampling | FederatedSampling) -> BandedStrategy | BufferedStrategy | None:
+    def _strategy(self, sampling: OnePlaceSampling | FederatedSampling) -> Strategy | None:
         groups = sampling.groups if isinstance(sampling, CyclicPoissonSampling) else 1  # with other samples the plan refuses all but one
         return self.noise.planned(self.steps, groups)
 

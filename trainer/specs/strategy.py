@@ -64,6 +64,20 @@ class BandedStrategy(Value):
     def bands(self) -> int:
         return len(self.coefficients)
 
+    @property
+    def least_groups(self) -> int:
+        """Otherwise a unit could take part again while its last contribution is still in the band."""
+        return self.bands
+
+    @property
+    def is_one_release(self) -> bool:
+        """Whether all steps together are charged as one release, not each turn as one of its sampling's."""
+        return False
+
+    def check(self, steps: int, groups: int) -> None:
+        """Serves any number of steps and groups from ``least_groups`` on."""
+        del steps, groups
+
     def gradient_noise(self, steps: int) -> float:
         """Standard deviation of the noise of the last of so many steps' gradients, in units of the released noise."""
         return _gradient_noise(np.array(self.coefficients), steps)
@@ -87,6 +101,15 @@ class BufferedStrategy(Value):
     kind: Literal["buffered_toeplitz"] = "buffered_toeplitz"
     weight: Annotated[float, Strict(), Field(gt=0.0, le=1.0, allow_inf_nan=False)]
     buffers: Buffers
+
+    @property
+    def least_groups(self) -> int:
+        return 1
+
+    @property
+    def is_one_release(self) -> bool:
+        """Turns' releases overlap: no benefit of sampling is proved."""
+        return True
 
     def sensitivity(self, steps: int, groups: int) -> float:
         """The strategy's, without c_0, for turns of every ``groups``-th of so many steps; rounded up."""
@@ -119,7 +142,8 @@ class BufferedStrategy(Value):
             raise InvalidParameter("strategy.weight", expected, self.weight)
 
 
-AnyStrategy = Annotated[BandedStrategy | BufferedStrategy, Field(discriminator="kind")]
+Strategy = BandedStrategy | BufferedStrategy
+AnyStrategy = Annotated[Strategy, Field(discriminator="kind")]
 
 
 @final

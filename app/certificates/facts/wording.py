@@ -241,6 +241,9 @@ ArithmeticName = Literal[
     "unclaimed",
 ]
 
+CORRELATED_SUMS: dict[str, ArithmeticName] = {"banded_toeplitz": "banded_sums", "buffered_toeplitz": "buffered_sums"}
+"""How a plan's strategy, by its kind, computed its weighted sums."""
+
 _ON_GRID = "steps of 2^-32 of its scale, no tail cut off; the value was rounded to such steps within its sensitivity (grid_noise.md)"
 
 EXACT: frozenset[ArithmeticName] = frozenset({"exact_normal", "exact_laplace"})

@@ -35,11 +35,17 @@ class BandedSums:
 
     Args:
       mechanism: of every release, with the same noise on every real component.
+      coordinates: real numbers of a release.
+    Raises:
+      InvalidParameter: the noise is too large for its sensitivity and so many coordinates.
     """
 
-    def __init__(self, strategy: BandedStrategy, mechanism: ComplexGaussian | Gaussian) -> None:
+    def __init__(self, strategy: BandedStrategy, mechanism: ComplexGaussian | Gaussian, coordinates: int) -> None:
         self._coefficients = strategy.coefficients
-        self._distance = mechanism.least_distance()
+        # What a sum is multiplied by, so that its own rounding and that of the releases are within what the noise is for. Complex noise
+        # adds one number to a vector of odd length.
+        each = OF_SUMS + rounding(coordinates + 1) * math.sqrt(strategy.bands)
+        self._kept = contraction(mechanism.least_distance(), coordinates + 1, "l2", each)
         # A power of two, at most 2^-34 of the noise's scale.
         fine = 2.0 ** (math.frexp(mechanism.noise_scale)[1] - 1 - SUM_BITS)
         self._unit = fine * 2.0**COEFFICIENT_BITS
@@ -62,7 +68,7 @@ class BandedSums:
             self._sums.clear()
             self._gradients.clear()
         self._step = step
-        own = total.double().mul(self._kept(total)).clamp_(-self._largest, self._largest)
+        own = total.double().mul(self._kept).clamp_(-self._largest, self._largest)
         # Both factors are powers of two, and rounding a float64 to a whole number is exact.
         own.mul_(1.0 / self._unit).round_().mul_(self._unit)
         row = own * self._coefficients[0]
@@ -73,16 +79,9 @@ class BandedSums:
 
     def decoded(self, released: Tensor) -> Tensor:
         """The step's noisy sum, (coordinates,), float64, from its release and the ones before: post-processing."""
-        found = released.double() / self._kept(released)
+        found = released.double() / self._kept
         for coefficient, earlier in zip(self._coefficients[1:], self._gradients, strict=False):
             found.sub_(earlier, alpha=coefficient)
         found /= self._coefficients[0]
         self._gradients.appendleft(found)
         return found.clone()
-
-    def _kept(self, total: Tensor) -> float:
-        """What a sum is multiplied by, so that its own rounding and that of the releases are within what the noise is for."""
-        # A vector of odd length may get one more number.
-        coordinates = len(total) + 1
-        each = OF_SUMS + rounding(coordinates) * math.sqrt(len(self._coefficients))
-        return contraction(self._distance, coordinates, "l2", each)

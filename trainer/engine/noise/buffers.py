@@ -30,13 +30,18 @@ class BufferedSums:
 
     Args:
       mechanism: of every release, with the same noise on every real component.
+      coordinates: real numbers of a release.
       steps: of the plan.
+    Raises:
+      InvalidParameter: the noise is too large for its sensitivity and so many coordinates.
     """
 
-    def __init__(self, strategy: BufferedStrategy, mechanism: ComplexGaussian | Gaussian, steps: int) -> None:
-        self._strategy, self._distance = strategy, mechanism.least_distance()
-        self._each = _each(strategy, steps)
-        self._steps = steps
+    def __init__(self, strategy: BufferedStrategy, mechanism: ComplexGaussian | Gaussian, coordinates: int, steps: int) -> None:
+        self._strategy = strategy
+        # What a sum is multiplied by, so that all rounding of the run is within what the noise is for. Complex noise adds one number to a
+        # vector of odd length.
+        each = (_each(strategy, steps) + rounding(coordinates + 1)) * math.sqrt(steps)
+        self._kept = contraction(mechanism.least_distance(), coordinates + 1, "l2", each)
         self._largest = 2.0 ** (math.frexp(mechanism.noise_scale)[1] - 1 + LARGEST_BITS)
         self._sums = _Buffers(strategy)
         self._gradients = _Buffers(strategy)
@@ -54,7 +59,7 @@ class BufferedSums:
         if self._step is not None and step != self._step + 1:
             self._sums, self._gradients = _Buffers(self._strategy), _Buffers(self._strategy)
         self._step = step
-        own = total.double().mul(self._kept(total)).clamp_(-self._largest, self._largest)
+        own = total.double().mul(self._kept).clamp_(-self._largest, self._largest)
         row = own.clone()
         for weight, buffer in self._sums.moved(self._largest):
             row.add_(buffer, alpha=weight)
@@ -63,18 +68,11 @@ class BufferedSums:
 
     def decoded(self, released: Tensor) -> Tensor:
         """The step's noisy sum, (coordinates,), float64, from its release and the ones before: post-processing."""
-        found = released.double() / (self._strategy.weight * self._kept(released))
+        found = released.double() / (self._strategy.weight * self._kept)
         for weight, buffer in self._gradients.moved(math.inf):
             found.sub_(buffer, alpha=weight)
         self._gradients.last = found
         return found.clone()
-
-    def _kept(self, total: Tensor) -> float:
-        """What a sum is multiplied by, so that all rounding of the run is within what the noise is for."""
-        # A vector of odd length may get one more number.
-        coordinates = len(total) + 1
-        each = (self._each + rounding(coordinates)) * math.sqrt(self._steps)
-        return contraction(self._distance, coordinates, "l2", each)
 
 
 @final

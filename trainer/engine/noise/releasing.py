@@ -65,9 +65,14 @@ def query(clipping: Clipping, clipped: Clipped, sampled: int, bound: float) -> T
     return torch.cat((sums, sums.new_tensor([count])))
 
 
+def numbers(clipping: Clipping, coordinates: int) -> int:
+    """Real numbers of a release, for this many released coordinates of the gradient."""
+    return coordinates + (1 if isinstance(clipping, AdaptiveClipping) else 0)
+
+
 def silence(clipping: Clipping, coordinates: int, like: Tensor) -> Tensor:
     """What arrives in a round in which no site sends anything, for this many released coordinates; float32, on the device of ``like``."""
-    return like.new_zeros(coordinates + (1 if isinstance(clipping, AdaptiveClipping) else 0))
+    return like.new_zeros(numbers(clipping, coordinates))
 
 
 def release(mechanism: ComplexGaussian | Gaussian | Laplace, vector: Tensor, source: NoiseSource[Tensor]) -> Tensor:

@@ -15,7 +15,7 @@ from zetadp.app.certificates.words.kinds.projection import projection_lines
 from zetadp.app.certificates.words.releases import release_phrase, releases_of
 from zetadp.trainer.specs.execution_plan import AdaptiveClipping, Clipping, ExecutionPlan, LayerBoundsClipping
 from zetadp.trainer.specs.sampling import CyclicPoissonSampling, FederatedSampling, RandomAllocation
-from zetadp.trainer.specs.strategy import BandedStrategy, BufferedStrategy
+from zetadp.trainer.specs.strategy import BandedStrategy, Strategy
 
 
 @final
@@ -54,9 +54,8 @@ class GradientSums(Kind):
         )
 
     def arithmetic(self) -> tuple[ArithmeticName, ...]:
-        correlated: tuple[ArithmeticName, ...] = ()
-        if self.plan.strategy is not None:
-            correlated = ("banded_sums",) if isinstance(self.plan.strategy, BandedStrategy) else ("buffered_sums",)
+        strategy = self.plan.strategy
+        correlated = () if strategy is None else (wording.CORRELATED_SUMS[strategy.kind],)
         return ("probed_gradient_sums", *correlated, *wording.variates(self.plan.mechanisms))
 
     def lines(self, setting: Setting, history: History) -> Iterator[str]:
@@ -90,7 +89,7 @@ class GradientSums(Kind):
             units = joint if isinstance(plan.clipping, AdaptiveClipping) else ""
             nodes = " at each node" if self._is_federated else ""
             turns = "; the data are the group whose turn it is" if isinstance(plan.sampling, CyclicPoissonSampling) else ""
-            if isinstance(plan.strategy, BufferedStrategy):
+            if plan.strategy is not None and plan.strategy.is_one_release:
                 turns = f"; all {history.released} noisy sums together count as this one"
             yield f"{release_phrase(release, plan.unit)}{nodes}{turns}{units}"
         if counts and plan.evaluation is not None:
@@ -113,7 +112,7 @@ def _turns(plan: ExecutionPlan, released: int) -> Iterator[str]:
             return
 
 
-def _strategy(strategy: BandedStrategy | BufferedStrategy) -> str:
+def _strategy(strategy: Strategy) -> str:
     if isinstance(strategy, BandedStrategy):
         return f"Bands: {strategy.bands}, with weights {', '.join(map(exact, strategy.coefficients))}."
     buffers = ", ".join(f"{exact(one.weight)} decaying by {exact(one.decay)}" for one in strategy.buffers)
