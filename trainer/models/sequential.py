@@ -25,6 +25,7 @@ from zetadp.trainer.specs.models.layer_spec import (
     AdaptiveMaxPool,
     AveragePool,
     BlockCirculantLinear,
+    ByNumbers,
     Convolution,
     Dropout,
     FilterBank,
@@ -64,23 +65,6 @@ PLANES = (
     InstanceNorm,
     FilterBank,
 )
-
-
-Differing = (
-    Linear
-    | Convolution
-    | TransposedConvolution
-    | Activation
-    | GroupNorm
-    | LayerNorm
-    | InstanceNorm
-    | AveragePool
-    | MaxPool
-    | AdaptiveAveragePool
-    | AdaptiveMaxPool
-    | Dropout
-)
-"""Layers that differ between complex and real networks."""
 
 
 @final
@@ -213,7 +197,7 @@ def _fixed_module(layer: Flatten | Unflatten | FilterBank | Scattering | Fourier
             return complex_layers.UnitaryFourier(is_pairs=numbers == "real")
 
 
-def _real_module(layer: Differing, stage: LayerShapes, stream: RandomStream) -> nn.Module:
+def _real_module(layer: ByNumbers, stage: LayerShapes, stream: RandomStream) -> nn.Module:
     match layer:
         case Linear():
             return real_layers.real_linear(layer, stage.inputs[0], stream)
@@ -229,7 +213,7 @@ def _real_module(layer: Differing, stage: LayerShapes, stream: RandomStream) -> 
             return real_layers.real_pool(layer, stage.inputs)
 
 
-def _complex_module(layer: Differing, stage: LayerShapes, stream: RandomStream) -> nn.Module:
+def _complex_module(layer: ByNumbers, stage: LayerShapes, stream: RandomStream) -> nn.Module:
     match layer:
         case Linear():
             return complex_layers.complex_linear(layer, stage.inputs[0], stream)

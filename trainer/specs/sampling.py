@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Annotated, Literal, Self, final
+from typing import TYPE_CHECKING, Annotated, Literal, Self, final
 
 from pydantic import Field, Strict, model_validator
 
@@ -36,30 +36,56 @@ LARGEST_ALLOCATION = 10**6
 GroupSeed = Annotated[int, Strict(), Field(ge=0, lt=2**53)]
 
 
-class SamplingRule(Value, ABC):
+class Declared:
+    r"""What some rules have as a field, and ``Counted`` as a property. Declared for type checkers alone, as in ``plan_base.Stated``.
+
+    Attributes:
+      is_declared: whether N was declared, and may differ from the actual number of units, or counted.
+    """
+
+    if TYPE_CHECKING:
+        is_declared: bool
+
+
+class SamplingRule(Value, Declared, ABC):
     r"""How one step's sample is drawn.
 
-    Every rule also says how many places with units there are (``nodes``), and whether N was declared, and may differ from the actual number
-    of units, or counted (``is_declared``).
+    Every rule also says how many places with units there are (``nodes``).
 
     Attributes:
       records: N, units to sample from: training records, or users where the guarantee is for users. A public number.
-      expected_batch_size: units expected in a sample: the public constant that noisy sums are divided by; <= N. The sample's own size is
-        never used, since dividing by it would release it (errata Z11).
+      expected_batch_size: units expected in a sample: the public constant that noisy sums are divided by; at most one share of N. The
+        sample's own size is never used, since dividing by it would release it (errata Z11).
     """
 
     records: Count
     expected_batch_size: Count
 
-    @property
-    @abstractmethod
-    def probability(self) -> float:
-        """The probability that a unit takes part in a step that it may take part in, in (0, 1]."""
+    @model_validator(mode="after")
+    def _check_batch(self) -> Self:
+        if self.expected_batch_size * self.shares > self.records:
+            raise InvalidParameter("expected_batch_size", self._largest_batch, self.expected_batch_size)
+        return self
 
     @property
-    @abstractmethod
+    def shares(self) -> int:
+        """The number of parts that units are in, nodes or groups, in one of which a sample is drawn."""
+        return 1
+
+    @property
+    def _largest_batch(self) -> str:
+        """How many units a sample may be expected to have, in the words of an error."""
+        return f"<= the {self.records} {'units that are declared' if self.is_declared else 'training records'}"
+
+    @property
+    def probability(self) -> float:
+        """The probability that a unit takes part in a step that it may take part in, in (0, 1]; the same in every share."""
+        return self.expected_batch_size * self.shares / self.records
+
+    @property
     def largest_expected_batch(self) -> float:
-        """Units expected in one sample, however they are spread over places and groups; infinite where a declared N bounds nothing."""
+        """Units expected in one sample, if all of them were in one share; infinite where a declared N bounds nothing."""
+        return math.inf if self.is_declared else float(self.expected_batch_size * self.shares)
 
     @abstractmethod
     def event(self, release: Release, steps: int) -> Event:
@@ -78,7 +104,7 @@ class Counted(AtOnePlace, ABC):
     """The number of units must be counted: how often a sample is cut, or whom a unit displaces, depends on how many there really are."""
 
     @property
-    def is_declared(self) -> bool:
+    def is_declared(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] (see ``Declared``)
         return False
 
 
@@ -88,19 +114,6 @@ class PoissonSampling(AtOnePlace):
 
     kind: Literal["poisson"] = "poisson"
     is_declared: Annotated[bool, Strict()] = False
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        _check_batch(self)
-        return self
-
-    @property
-    def probability(self) -> float:
-        return self.expected_batch_size / self.records
-
-    @property
-    def largest_expected_batch(self) -> float:
-        return math.inf if self.is_declared else float(self.expected_batch_size)
 
     def event(self, release: Release, steps: int) -> Event:
         return Repeated(count=steps, event=PoissonSampled(probability=self.probability, event=release))
@@ -121,22 +134,13 @@ class FederatedSampling(SamplingRule):
     nodes: Annotated[int, Strict(), Field(ge=1, le=LARGEST_FEDERATION)]
     is_declared: Annotated[bool, Strict()] = False
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.expected_batch_size * self.nodes > self.records:
-            expected = f"<= {self.records // self.nodes}, one node's share of {self.records} units"
-            raise InvalidParameter("expected_batch_size", expected, self.expected_batch_size)
-        return self
+    @property
+    def shares(self) -> int:
+        return self.nodes
 
     @property
-    def probability(self) -> float:
-        """The same at every node."""
-        return self.expected_batch_size * self.nodes / self.records
-
-    @property
-    def largest_expected_batch(self) -> float:
-        """If all units were at one node."""
-        return math.inf if self.is_declared else float(self.expected_batch_size * self.nodes)
+    def _largest_batch(self) -> str:
+        return f"<= {self.records // self.nodes}, one node's share of {self.records} units"
 
     def event(self, release: Release, steps: int) -> Event:
         r"""One node's: a unit lives at one node only.
@@ -163,7 +167,6 @@ class TruncatedPoissonSampling(Counted):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        _check_batch(self)
         if self.largest_batch < self.expected_batch_size:
             expected = f">= the {self.expected_batch_size} units expected in a sample"
             raise InvalidParameter("sampling.largest_batch", expected, self.largest_batch)
@@ -172,15 +175,6 @@ class TruncatedPoissonSampling(Counted):
         if self.population_size not in {self.records, self.records + 1}:
             raise InvalidParameter("sampling.population_size", f"{self.records} or {self.records + 1}", self.population_size)
         return self
-
-    @property
-    def probability(self) -> float:
-        """Before the sample is cut."""
-        return self.expected_batch_size / self.records
-
-    @property
-    def largest_expected_batch(self) -> float:
-        return float(self.expected_batch_size)
 
     def event(self, release: Release, steps: int) -> Event:
         if release.mechanism.neighbours[0] is Adjacency.ADD_REMOVE and self.population_size == self.records:
@@ -197,19 +191,6 @@ class FixedSizeSampling(Counted):
 
     kind: Literal["fixed_size"] = "fixed_size"
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        _check_batch(self)
-        return self
-
-    @property
-    def probability(self) -> float:
-        return self.expected_batch_size / self.records
-
-    @property
-    def largest_expected_batch(self) -> float:
-        return float(self.expected_batch_size)
-
     def event(self, release: Release, steps: int) -> Event:
         # N is the smallest of two neighbours' larger data sets, one of which has N units.
         sampled = FixedSizeSampled(sample_size=self.expected_batch_size, population_size=self.records, event=release)
@@ -225,7 +206,6 @@ class RandomAllocation(AtOnePlace):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        _check_batch(self)
         if self.epoch > LARGEST_ALLOCATION:
             raise InvalidParameter("expected_batch_size", f"at least N / {LARGEST_ALLOCATION}", self.expected_batch_size)
         return self
@@ -270,22 +250,13 @@ class CyclicPoissonSampling(AtOnePlace):
     seed: GroupSeed
     is_declared: Annotated[bool, Strict()] = False
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.expected_batch_size * self.groups > self.records:
-            expected = f"<= {self.records // self.groups}, one group's share of {self.records} units"
-            raise InvalidParameter("expected_batch_size", expected, self.expected_batch_size)
-        return self
+    @property
+    def shares(self) -> int:
+        return self.groups
 
     @property
-    def probability(self) -> float:
-        """In its group's turn."""
-        return self.expected_batch_size * self.groups / self.records
-
-    @property
-    def largest_expected_batch(self) -> float:
-        """If all units were in one group."""
-        return math.inf if self.is_declared else float(self.expected_batch_size * self.groups)
+    def _largest_batch(self) -> str:
+        return f"<= {self.records // self.groups}, one group's share of {self.records} units"
 
     def event(self, release: Release, steps: int) -> Event:
         """That of a group with the most turns. Proof: mechanisms/proofs/banded_sums.md, 1."""
@@ -299,9 +270,3 @@ Sampling = Annotated[
     PoissonSampling | FederatedSampling | TruncatedPoissonSampling | FixedSizeSampling | RandomAllocation | CyclicPoissonSampling,
     Field(discriminator="kind"),
 ]
-
-
-def _check_batch(sampling: PoissonSampling | Counted | RandomAllocation) -> None:
-    if sampling.expected_batch_size > sampling.records:
-        what = "units that are declared" if sampling.is_declared else "training records"
-        raise InvalidParameter("expected_batch_size", f"<= the {sampling.records} {what}", sampling.expected_batch_size)

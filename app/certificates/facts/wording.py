@@ -174,7 +174,8 @@ SAMPLED = {
     "poisson": _INDEPENDENTLY,
     "federated_poisson": _INDEPENDENTLY,
     "truncated_poisson": (
-        f"{_INDEPENDENTLY}; of a sample that is larger than stated a uniformly random part of the stated size is used, chosen secretly"
+        f"{_INDEPENDENTLY}; where a sample has more units than the stated largest number, only a uniformly random part of it, of that many "
+        "units and chosen secretly, is used"
     ),
     "fixed_size": "every sample is a uniformly random set of the stated number of units, drawn secretly and afresh at each step",
     "random_allocation": "in every epoch each unit takes part in one step, chosen uniformly, secretly and independently of all other units",

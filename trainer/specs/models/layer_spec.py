@@ -231,9 +231,8 @@ class Fourier(Value):
     kind: Literal["fourier"] = "fourier"
 
 
-PlainLayer = Annotated[
+ByNumbers = (
     Linear
-    | BlockCirculantLinear
     | Convolution
     | TransposedConvolution
     | Activation
@@ -244,9 +243,13 @@ PlainLayer = Annotated[
     | GroupNorm
     | LayerNorm
     | InstanceNorm
-    | Dropout,
-    Field(discriminator="kind"),
-]
+    | Dropout
+)
+"""Layers whose modules in complex networks aren't those in real ones."""
+
+Plain = BlockCirculantLinear | ByNumbers
+
+PlainLayer = Annotated[Plain, Field(discriminator="kind")]
 """What a residual block is made of."""
 
 
@@ -270,25 +273,4 @@ class Residual(Value):
         return ("layers", self.layers), ("shortcut", self.shortcut)
 
 
-LayerSpec = Annotated[
-    Linear
-    | BlockCirculantLinear
-    | Convolution
-    | TransposedConvolution
-    | Activation
-    | AveragePool
-    | MaxPool
-    | AdaptiveAveragePool
-    | AdaptiveMaxPool
-    | GroupNorm
-    | LayerNorm
-    | InstanceNorm
-    | Dropout
-    | Flatten
-    | Unflatten
-    | FilterBank
-    | Scattering
-    | Fourier
-    | Residual,
-    Field(discriminator="kind"),
-]
+LayerSpec = Annotated[Plain | Flatten | Unflatten | FilterBank | Scattering | Fourier | Residual, Field(discriminator="kind")]
