@@ -63,6 +63,14 @@ def test_without_canaries_the_noise_alone_is_spoken_of(folder: Path, settings: S
     assert told in describe(read(envelope))
 
 
+def test_canaries_are_counted_among_those_whom_samples_of_a_fixed_size_are_drawn_from(folder: Path, settings: Settings) -> None:
+    finished = finished_run(folder / "fixed", audit=ASKED, sampling={"kind": "fixed_size"})
+    told = RunReport.model_validate({**finished.report.model_dump(), "audit": FOUND})
+    text = " ".join(describe(read(issue_certificate(replace(finished, report=told), settings))).split())
+    assert "on samples of exactly 40 of 970 (counted in units of one record; 260 are made up" in text
+    assert "and the guarantee is that of 40 of 710, which is no stronger)" in text
+
+
 def test_noise_that_nobody_drew_is_not_spoken_of(folder: Path, settings: Settings) -> None:
     finished = audited(folder / "none", asked=None, audit=None, noise_test={"status": "not run", "numbers": 0})
     certificate = read(issue_certificate(finished, settings))

@@ -149,6 +149,7 @@ def test_a_certificate_with_every_free_fact_changed_still_verifies_and_says_on_w
         "errata": [],
         "job.id": "another",
         "ledger": {"ledger": "0" * 32, "reservation": "0" * 32, "entry": 7, "sha256": "0" * 64},
+        "run.averaged": True,
         "run.checkpoints_released": 0,
         "run.given_weights": ["0" * 64],
         "run.noise_numbers": 5,

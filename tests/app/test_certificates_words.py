@@ -309,6 +309,28 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+AVERAGED = "is a running mean of the parameters over the steps"
+FREE_MEAN = f"{AVERAGED}, which is post-processing of what was released and costs nothing"
+
+
+@pytest.mark.parametrize(("changes", "told"), [({}, FREE_MEAN), ({"reproducible": True, "seed": 5}, AVERAGED)], ids=["private", "seeded"])
+def test_a_running_mean_of_parameters_is_named_and_costs_nothing(
+    changes: dict[str, object], told: str, folder: Path, settings: Settings, keys: PublicKeySet
+) -> None:
+    run = finished_run(folder / "averaged" / str(len(changes)), averaging={"kind": "exponential", "decay": 0.99}, **changes)
+    envelope = issue_certificate(run, settings)
+    assert f"the model {told}." in " ".join(describe(read(envelope)).split())
+    assert verify(envelope, keys, None).verdict == "valid"
+
+
+def test_a_running_mean_of_any_part_of_a_comparison_is_named(root: Path, settings: Settings, issued: Issued, text: Texts) -> None:
+    parts = [{"name": "last", "spec": SPECTRAL}, {"name": "mean", "spec": SPECTRAL | {"averaging": {"kind": "exponential"}}}]
+    envelope = issue_certificate(run_of({"algorithm": "comparison", "data": DIGITS, "parts": parts}, root / "run"), settings)
+    assert f"a model {FREE_MEAN}." in " ".join(describe(read(envelope)).split())
+    assert AVERAGED not in text("plain") + text("comparison")
+    assert b"averaged" not in Envelope.model_validate_json(issued("plain")).content
+
+
 def test_given_weights_are_named_and_not_covered(root: Path, settings: Settings, keys: PublicKeySet) -> None:
     envelope = issue_certificate(run_of(SPECTRAL | STARTED, root / "run"), settings)
     sentence = f"the weights that training started from (SHA-256 {DIGEST}): they are assumed to be public"

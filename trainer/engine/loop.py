@@ -78,7 +78,7 @@ class Site:
 
     Attributes:
       units: their numbers, (units,), int64.
-      groups: with cyclic sampling the group of every number of a unit, canaries included, (units,), int64.
+      groups: with cyclic sampling the group of every number of a unit, canaries included, (units,), int64; on one device.
     """
 
     units: Tensor

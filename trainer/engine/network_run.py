@@ -89,6 +89,7 @@ class NoisyGradients:
             assert groups is not None  # of that sampling
             # Canaries take turns too; nobody else's group depends on them.
             groups = torch.cat((groups, torch.arange(canaries.count) % plan.sampling.groups))
+        groups = None if groups is None else groups.to(device)
         sites = tuple(Site(units.to(device), randomness_of(spec.seed, number, setting.team), groups) for number, units in enumerate(places))
         content = partial(_model, loaded, architecture(spec, spec.model, facts))
         return PreparedNetwork(spec, plan, setting, loaded, clipped, canaries, sites, Descent.of(spec, plan), content)

@@ -199,6 +199,11 @@ class TrainingSpec(Value, ABC):
         return ()
 
     @property
+    def averages(self) -> bool:
+        """Whether the model is a running mean of the parameters over the steps, or one of several models is."""
+        return False
+
+    @property
     @abstractmethod
     def held_out(self) -> HeldOut:
         """How the held-out records are used."""

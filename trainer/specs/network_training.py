@@ -324,6 +324,10 @@ class NetworkTraining(SampledTraining, ABC):
     def given_weights(self) -> tuple[str, ...]:
         return given_weights_of(self.model)
 
+    @property
+    def averages(self) -> bool:
+        return self.averaging is not None
+
 
 class BoundedTraining(NetworkTraining, ABC):
     r"""A network's training with one bound for each unit's whole gradient.

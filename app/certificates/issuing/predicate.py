@@ -51,6 +51,7 @@ def predicate_of(given: CertificateInput, facts: DataSetFacts) -> PrivacyCertifi
             metrics=None if report.metrics is None else {name: exact(value) for name, value in sorted(report.metrics.items())},
             arithmetic=kind_of(plan, parts).arithmetic(),
             given_weights=given.spec.given_weights,
+            averaged=True if given.spec.averages else None,
             noise_numbers=noise_numbers(report),
             canaries=canary_facts(report.audit),
             attacks=attack_facts(report.attacks),

@@ -61,6 +61,7 @@ class Reading:
             precision=found.environment.precision,
             guaranteed=isinstance(found.guarantee, ApproximateDp),
             given_weights=run.given_weights,
+            averaged=run.averaged is not None,
             in_ledger=found.ledger is not None,
             uploaded=found.data.uploaded is not None,
             is_declared=found.plan.declared_units is not None,
@@ -196,6 +197,7 @@ class Reading:
             released=run.steps_released,
             test_records=self.certificate.data.test_records,
             restarts=again if job.attempts > 1 else "",
+            canaries=0 if run.canaries is None else run.canaries.members,
             checkpoints=f" Checkpoints: {run.checkpoints_released}, {self.kind.checkpoints(self.setting)}.",
         )
 

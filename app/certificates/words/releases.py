@@ -155,12 +155,13 @@ def sampling_in_words(release: Drawn) -> str:
     return f"each unit independently with probability {exact(release.leaf.probability)}"
 
 
-def release_phrase(release: Drawn, who: str) -> str:
-    """How often, with which noise and on which data; ``who``: the protected unit."""
+def release_phrase(release: Drawn, who: str, canaries: int = 0) -> str:
+    """How often, with which noise and on which data; ``who``: the protected unit; ``canaries``: made-up units that took part."""
     of = release.mechanism.sensitivity.unit
     held = "" if release.leaf.group == 1 else f", where one protected unit holds at most {release.leaf.group} of the unit {of!r}"
     return (
-        f"{release.count} release{'' if release.count == 1 else 's'} with {noise_phrase(release.mechanism)}, {_drawn(release, who)}{held}"
+        f"{release.count} release{'' if release.count == 1 else 's'} with {noise_phrase(release.mechanism)}, "
+        f"{_drawn(release, who, canaries)}{held}"
     )
 
 
@@ -177,10 +178,12 @@ def noise_phrase(mechanism: AnyMechanism) -> str:
     return f"{mechanism.kind} noise {amount}, on every record by itself, of {mechanism.dimension} coordinates in {box}"
 
 
-def _drawn(release: Drawn, who: str) -> str:
+def _drawn(release: Drawn, who: str, canaries: int) -> str:
     if isinstance(release.release, FixedSizeSampled):
-        sizes = f"{release.release.sample_size} of {release.release.population_size}"
-        return f"on samples of exactly {sizes} (counted in units of one {who})"
+        size, units = release.release.sample_size, release.release.population_size
+        # Whoever is drawn from a larger number is drawn more rarely (proofs/audit.md, 5).
+        made_up = f"; {canaries} are made up, and the guarantee is that of {size} of {units}, which is no stronger" if canaries else ""
+        return f"on samples of exactly {size} of {units + canaries} (counted in units of one {who}{made_up})"
     if isinstance(release.release, RandomlyAllocated):
         return f"each in {release.release.steps} steps, of which each {who} takes part in one, chosen uniformly"
     if isinstance(release.release, Shuffled):

@@ -76,8 +76,8 @@ def _check_data(problem: Problem) -> None:
     for name, values in {**features, "targets": problem.targets}.items():
         if values.dtype in (torch.float16, torch.bfloat16, torch.complex32):
             raise InvalidParameter(name, "in single precision", str(values.dtype))
-        if is_read and not all_finite(values):
-            raise InvalidParameter(name, "finite everywhere", "NaN or infinity")
+        if is_read:
+            check_finite(name, values)
 
 
 def _check_members(members: Tensor, records: int) -> None:

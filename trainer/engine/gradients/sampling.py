@@ -78,7 +78,7 @@ class SiteSampler:
     r"""The samples of one site in one process: its part of the units that take part in a step.
 
     Args:
-      groups: of cyclic sampling: for each number of a unit its group, (units,), int64.
+      groups: of cyclic sampling: for each number of a unit its group, (units,), int64, on the units' device.
     """
 
     def __init__(self, sampling: Sampling, randomness: Randomness, team: Team, groups: Tensor | None = None) -> None:
@@ -127,7 +127,7 @@ class SiteSampler:
 
     def _group_of(self, units: Tensor) -> Tensor:
         assert self._groups is not None  # given for this sampling
-        return self._groups.to(units.device).index_select(0, units)
+        return self._groups.index_select(0, units)
 
     def _allocation(self, units: int, epoch: int, steps: int) -> NDArray[np.int64]:
         """The step of the epoch that each unit takes part in, by its place among this process's units."""

@@ -186,6 +186,10 @@ class Comparison(TrainingSpec):
         return tuple(sorted({digest for part in self.parts for digest in part.spec.given_weights}))
 
     @property
+    def averages(self) -> bool:
+        return any(part.spec.averages for part in self.parts)
+
+    @property
     def held_out(self) -> HeldOut:
         return self.parts[0].spec.held_out
 

@@ -24,6 +24,7 @@ class Setting:
       records_per_unit: None if a unit is one row.
       guaranteed: whether anything is certified.
       given_weights: SHA-256 of weights that training started from.
+      averaged: whether the model, or that of a part, is a running mean of the parameters over the steps.
       in_ledger: whether a budget was charged.
       uploaded: whether a user of the service made the data set.
       is_declared: whether the number of units was declared, not counted.
@@ -36,9 +37,15 @@ class Setting:
     precision: Literal["float32", "bfloat16"]
     guaranteed: bool
     given_weights: tuple[str, ...] = ()
+    averaged: bool = False
     in_ledger: bool = False
     uploaded: bool = False
     is_declared: bool = False
+
+    def averages(self, model: str = "the model") -> str:
+        """What a running mean of the parameters rests on, in words."""
+        free = ", which is post-processing of what was released and costs nothing" if self.guaranteed else ""
+        return f"{model} is a running mean of the parameters over the steps{free}"
 
     def named(self, words: str) -> str:
         """The words with the unit's name filled in."""
@@ -54,12 +61,14 @@ class History:
       released: steps.
       test_records: held out.
       restarts, checkpoints: the words about them; empty for a part of a comparison.
+      canaries: made-up records that took part.
     """
 
     released: int
     test_records: int
     restarts: str = ""
     checkpoints: str = ""
+    canaries: int = 0
 
 
 class Kind(ABC):

@@ -56,7 +56,8 @@ class Comparison(Kind):
 
     def released(self, setting: Setting) -> str:
         covered = COVERED if setting.guaranteed else wording.NOTHING_COVERED
-        return f"{RELEASED.replace('{released}', wording.RELEASED[setting.held_out])}; {covered}"
+        averaged = f"; {setting.averages('a model')}" if setting.averaged else ""
+        return f"{RELEASED.replace('{released}', wording.RELEASED[setting.held_out])}; {covered}{averaged}"
 
     def other_rows(self, setting: Setting) -> str:
         return super().other_rows(setting) if setting.guaranteed else NO_ROWS

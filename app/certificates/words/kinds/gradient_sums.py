@@ -36,7 +36,8 @@ class GradientSums(Kind):
 
     def released(self, setting: Setting) -> str:
         covered = wording.POST_PROCESSING if setting.guaranteed else wording.NOTHING_COVERED
-        whole = f"{wording.RELEASED[setting.held_out]}; {covered}"
+        averaged = f"; {setting.averages()}" if setting.averaged else ""
+        whole = f"{wording.RELEASED[setting.held_out]}; {covered}{averaged}"
         return f"{wording.RELEASED_BY_NODES}; {whole}" if self._is_federated else whole
 
     def checkpoint(self) -> str:
@@ -91,7 +92,7 @@ class GradientSums(Kind):
             turns = "; the data are the group whose turn it is" if isinstance(plan.sampling, CyclicPoissonSampling) else ""
             if plan.strategy is not None and plan.strategy.is_one_release:
                 turns = f"; all {history.released} noisy sums together count as this one"
-            yield f"{release_phrase(release, plan.unit)}{nodes}{turns}{units}"
+            yield f"{release_phrase(release, plan.unit, history.canaries)}{nodes}{turns}{units}"
         if counts and plan.evaluation is not None:
             noise = f"{plan.evaluation.mechanism.kind} noise of standard deviation {exact(plan.evaluation.mechanism.std)}"
             yield f"{counts} counts of correct answers among all {history.test_records} held-out records with {noise}"
