@@ -126,6 +126,17 @@ def test_a_unit_that_isnt_finite_leaves_the_others_their_draws(draws: str) -> No
     assert norms(broken) == [first, last]
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_records_that_arent_finite_are_refused_behind_their_variants_too(value: float) -> None:
+    plain = real_problem()
+    features = plain.features.clone()
+    features[3, 0, 2, 2] = value
+    broken = Problem(plain.network, plain.losses, features, plain.targets, None)
+    for problem in (lambda: broken, lambda: with_variants(broken, Augmentation(copies=2, flip=True), nn.Sequential())):
+        with pytest.raises(InvalidParameter, match="features must be finite everywhere"):
+            ClippedGradients(problem(), FlatClipping(bound=1.0), 64)
+
+
 def test_a_unit_that_is_finite_in_some_variants_contributes_as_often_beside_one_that_never_is() -> None:
     torch.manual_seed(0)
     network = nn.Sequential(nn.Flatten(), nn.Linear(16, 4))

@@ -17,12 +17,23 @@ from safetensors.torch import load
 
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import RuntimeSpec, ZetaDpSgd, load_train
-from zetadp.trainer.data import ROOT_VARIABLE, DataRecipe, DataSet, MriReconstruction, NamedDataSet, Uploaded, data_set_facts, facts_of
+from zetadp.trainer.data import (
+    READERS,
+    ROOT_VARIABLE,
+    DataRecipe,
+    DataSet,
+    MriReconstruction,
+    NamedDataSet,
+    Uploaded,
+    data_set_facts,
+    facts_of,
+)
 from zetadp.trainer.data.base import facts_on_disk, facts_with
 from zetadp.trainer.data.files.stored import ArrayFile
 from zetadp.trainer.data.uploaded import UPLOADED_VARIABLE, StoredDataSet, store
 from zetadp.trainer.engine import loaded_network
 from zetadp.trainer.engine.loaded_network import records_of
+from zetadp.trainer.engine.network_run import _keys
 from zetadp.trainer.engine.run import Setting
 from zetadp.trainer.errors import TrainingAborted
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
@@ -332,3 +343,42 @@ def test_training_process_needs_less_memory_than_its_data(tmp_path: Path) -> Non
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "records on disk: RssAnon at most 0." in done.stdout
+
+
+def _arrays(folder: Callable[..., Path]) -> DataRecipe:
+    folder(_data())
+    return Uploaded(data_set=ID)
+
+
+def _images(folder: Callable[..., Path]) -> DataRecipe:
+    data = _data()
+    folder(DataSet(data.training_features, data.training_features * 2.0, data.test_features, data.test_features * 2.0, None, None))
+    return Uploaded(data_set=ID)
+
+
+ON_DISK: list[tuple[type[DataRecipe], Callable[[Callable[..., Path]], DataRecipe]]] = [
+    (Uploaded, _arrays),
+    (Uploaded, _images),
+    (MriReconstruction, lambda _: _fastmri()),
+]
+
+
+def test_every_recipe_that_reads_from_disk_is_among_those_whose_keys_are_compared() -> None:
+    assert {kind for kind, _ in ON_DISK} == {kind for kind in READERS if kind.on_disk is not DataRecipe.on_disk}
+
+
+@pytest.mark.parametrize("made", [made for _, made in ON_DISK], ids=["labels", "images", "volumes"])
+def test_units_have_the_same_keys_on_disk_as_in_memory(
+    made: Callable[[Callable[..., Path]], DataRecipe], uploaded: Callable[..., Path], fastmri: Path
+) -> None:
+    # Groups and nodes follow from them: with others a resumed run would deal its units again.
+    del fastmri
+    recipe = made(uploaded)
+    data, stored = recipe.read(), recipe.on_disk()
+    assert stored is not None
+    keys = [_keys(data, None), _keys(stored, None)]
+    assert np.array_equal(*keys)
+    assert len(np.unique(keys[0])) == len(data.training_features)
+    assert (data.training_users is None) == (stored.training_users is None)
+    if data.training_users is not None and stored.training_users is not None:
+        assert np.array_equal(_keys(data, data.training_users), _keys(stored, stored.training_users))

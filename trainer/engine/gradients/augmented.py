@@ -7,6 +7,7 @@ from typing import cast, final
 import torch
 from torch import Tensor, nn
 
+from zetadp.trainer.engine.gradients.checks import check_finite
 from zetadp.trainer.engine.gradients.lazy_rows import LazyRows, passed_alone
 from zetadp.trainer.engine.gradients.problem import Problem
 from zetadp.trainer.specs.augmentation import Augmentation
@@ -19,7 +20,10 @@ def with_variants(problem: Problem, augmentation: Augmentation, front: nn.Sequen
 
     Args:
       front: what each variant passes before the network.
+    Raises:
+      InvalidParameter: the records, which nobody looks at behind their variants, have NaN or infinity.
     """
+    check_finite(problem.features, problem.targets)
     copies, losses = augmentation.copies, problem.losses
     own = torch.arange(problem.units, device=problem.features.device)[:, None] if problem.members is None else problem.members
     numbers = copies * own[..., None] + torch.arange(copies, device=own.device)

@@ -70,14 +70,20 @@ def _check_data(problem: Problem) -> None:
         raise InvalidParameter("features", "(records, ...) with at least one record", ", ".join(map(str, shapes)))
     if problem.targets.shape[:1] != (records,):
         raise InvalidParameter("targets", f"({records}, ...), one for each record", tuple(problem.targets.shape))
-    # Lazy rows were gone through when they were made.
-    is_read = not isinstance(problem.features, LazyRows)
     features = {"features" if len(parts) == 1 else label(key): part for key, part in parts.items()}
     for name, values in {**features, "targets": problem.targets}.items():
         if values.dtype in (torch.float16, torch.bfloat16, torch.complex32):
             raise InvalidParameter(name, "in single precision", str(values.dtype))
-        if is_read:
-            check_finite(name, values)
+    check_finite(problem.features, problem.targets)
+
+
+def check_finite(features: Tensor, targets: Tensor) -> None:
+    """Raises InvalidParameter if records or targets have NaN or infinity; lazy rows were gone through when they were made."""
+    parts = {} if isinstance(features, LazyRows) else parts_of(features)
+    named = {"features" if len(parts) == 1 else label(key): part for key, part in parts.items()}
+    for name, values in {**named, **({} if isinstance(targets, LazyRows) else {"targets": targets})}.items():
+        if not all_finite(values):
+            raise InvalidParameter(name, "finite everywhere", "NaN or infinity")
 
 
 def _check_members(members: Tensor, records: int) -> None:
