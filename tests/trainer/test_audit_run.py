@@ -19,7 +19,11 @@ from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import FederatedZetaDpSgd, RuntimeSpec, ZetaDpSgd, load_train
 from zetadp.trainer.engine import network_run as training
 from zetadp.trainer.engine.gradients import clipping
+from zetadp.trainer.engine.gradients.sampling import SiteSampler
+from zetadp.trainer.engine.loop import TrainingState
+from zetadp.trainer.engine.membership import at_one_place
 from zetadp.trainer.engine.noise import releasing
+from zetadp.trainer.engine.run import Attempt, RunOptions, begin
 from zetadp.trainer.errors import TrainingStopped
 from zetadp.trainer.specs.algorithms.dp_sgd_laplace import DpSgdLaplace
 from zetadp.trainer.specs.algorithms.functional_mechanism import FunctionalMechanism
@@ -117,6 +121,88 @@ def test_a_missing_clip_is_found_by_canaries(tmp_path: Path, monkeypatch: pytest
     assert report.noise_test.status == "consistent"
     assert report.audit is not None
     assert report.audit.status == "violated"
+
+
+SAMPLERS: dict[str, dict[str, Any]] = {
+    "fixed size": {"sampling": {"kind": "fixed_size"}},
+    "allocation": {"sampling": {"kind": "random_allocation"}},
+    "cyclic": {"sampling": {"kind": "cyclic_poisson", "groups": 3, "seed": 2}},
+    "bands": {"sampling": {"kind": "cyclic_poisson", "groups": 3, "seed": 2}, "noise": {"kind": "banded", "bands": 3}},
+}
+VARIED = {"augmentation": {"copies": 2, "phase": True}}
+DROPOUT = {
+    "model": {
+        "kind": "sequential",
+        "numbers": "complex",
+        "layers": [{"kind": "flatten"}, {"kind": "dropout", "probability": 0.1}, {"kind": "linear", "outputs": 10}],
+        "head": "magnitude",
+    }
+}
+OTHERS = {**SAMPLERS, "variants": VARIED, "masks": DROPOUT, "variants and masks": VARIED | DROPOUT | {"steps": 100}}
+
+
+# Accounting for random allocation takes longest.
+@pytest.mark.parametrize("name", chosen(OTHERS, [name for name in OTHERS if name != "allocation"]))
+def test_a_missing_clip_is_found_in_every_kind_of_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = run(audited(**OTHERS[name]), tmp_path / "honest").audit
+    monkeypatch.setattr(clipping, "_factors", unclipped)
+    monkeypatch.setattr(training, "check_contributions", lambda *_: None)
+    broken = run(audited(**OTHERS[name]), tmp_path / "broken").audit
+    assert honest is not None
+    assert broken is not None
+    assert (honest.status, broken.status) == ("consistent", "violated")
+
+
+def begun(spec: Audited, folder: Path) -> Attempt:
+    """A run whose steps the test takes."""
+    assert isinstance(spec, ZetaDpSgd)
+    options = RunOptions(RUNTIME, folder, report=lambda _event: None, should_stop=lambda: False)
+    return begin(training.NoisyGradients(spec, spec.plan(), at_one_place), options, executed=0)
+
+
+@pytest.mark.parametrize("name", ["fixed size", "allocation", "cyclic"])
+def test_canaries_that_take_part_are_sampled_as_everybody_is(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    samples: list[Tensor] = []
+    original = SiteSampler.sample
+
+    def sample(sampler: SiteSampler, *given: Any) -> Tensor:
+        samples.append(original(sampler, *given))
+        return samples[-1]
+
+    monkeypatch.setattr(SiteSampler, "sample", sample)
+    attempt = begun(audited(**SAMPLERS[name]), tmp_path)
+    state = attempt.start.state
+    units, members = 710, torch.nonzero(state.canaries["members"]).squeeze(1)
+    for _ in range(8):
+        state = attempt.prepared.step(state)
+    drawn = [sample[sample >= units] - units for sample in samples]
+    assert not set(torch.cat(drawn).tolist()) - set(members.tolist())
+    match name:
+        case "fixed size":
+            assert {len(sample) for sample in samples} == {150}
+            # Hypergeometric: 150 of 710 units and the canaries that take part, eight times; six deviations.
+            share = len(members) / (710 + len(members))
+            assert abs(len(torch.cat(drawn)) - 1200 * share) < 6.0 * (1200 * share * (1.0 - share)) ** 0.5
+        case "allocation":
+            for first in (0, 4):
+                assert torch.equal(torch.cat(drawn[first : first + 4]).sort().values, members)
+        case _:
+            assert all(set((one % 3).tolist()) == {step % 3} for step, one in enumerate(drawn, 1))
+
+
+@pytest.mark.parametrize("name", ["variants", "masks", "variants and masks"])
+def test_nothing_of_a_seeded_run_depends_on_torchs_own_generator(name: str, tmp_path: Path) -> None:
+    attempt = begun(audited(**OTHERS[name]), tmp_path)
+    ends: list[TrainingState] = []
+    for seed in (1, 2):
+        state = attempt.start.state
+        for _ in range(2):
+            torch.manual_seed(seed)
+            state = attempt.prepared.step(state)
+        ends.append(state)
+    assert torch.equal(ends[0].parameters, ends[1].parameters)
+    assert torch.equal(ends[0].canaries["scores"], ends[1].canaries["scores"])
+    assert bool(ends[0].canaries["scores"].any())
 
 
 def test_noise_on_the_real_parts_alone_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

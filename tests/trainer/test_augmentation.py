@@ -2,6 +2,7 @@ r"""Variants of a record share its one clipped gradient: what they are, what a u
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import RuntimeSpec, ZetaDpSgd, load_train
+from zetadp.trainer.engine import loop
 from zetadp.trainer.engine.gradients.augmented import varied, with_variants
 from zetadp.trainer.engine.gradients.clipping import ClippedGradients
 from zetadp.trainer.engine.gradients.problem import Problem
@@ -202,6 +204,46 @@ def test_a_resumed_run_equals_an_uninterrupted_one_and_costs_what_a_plain_one_do
     assert all(torch.equal(value, whole[name]) for name, value in ran("parts").items())
     plain = ZetaDpSgd.model_validate({name: value for name, value in SPEC.items() if name != "augmentation"})
     assert plain.plan() == spec.plan()
+
+
+def test_variants_of_a_run_without_a_seed_are_drawn_from_new_secret_bits_in_each_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds: list[int] = []
+
+    def seeded(device: torch.device, seed: int) -> AbstractContextManager[None]:
+        seeds.append(seed)
+        return torch_seeded(device, seed)
+
+    monkeypatch.setattr(loop, "torch_seeded", seeded)
+    spec = ZetaDpSgd.model_validate({**SPEC, "reproducible": False, "seed": None})
+    for name in ("one", "other"):
+        torch.manual_seed(0)
+        report = load_train(spec)(
+            spec, spec.plan(), RuntimeSpec(threads=1), tmp_path / name, report=lambda _: None, should_stop=lambda: False
+        )
+        assert report.noise_test is not None
+        assert report.noise_test.status == "consistent"
+    assert len(seeds) == len(set(seeds)) == 12
+    # Numbers of 53 bits, not of a step or a process.
+    assert min(seeds) > 2**32
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampling", ["poisson", "fixed_size"])
+def test_processes_that_share_a_sample_draw_variants_of_their_own(sampling: str, tmp_path: Path) -> None:
+    spec = ZetaDpSgd.model_validate({**SPEC, "sampling": {"kind": sampling}, "steps": 3})
+    runtime = RuntimeSpec(threads=1, processes=2, device="cpu")
+    models: list[bytes] = []
+    for name in ("one", "again"):
+        report = load_train(spec)(spec, spec.plan(), runtime, tmp_path / name, report=lambda _: None, should_stop=lambda: False)
+        assert report.noise_test is not None
+        assert report.noise_test.status == "consistent"
+        models.append((tmp_path / name / "artifacts" / "model.safetensors").read_bytes())
+    assert models[0] == models[1]
+    plain = ZetaDpSgd.model_validate({name: value for name, value in spec.model_dump(mode="json").items() if name != "augmentation"})
+    load_train(plain)(plain, plain.plan(), runtime, tmp_path / "plain", report=lambda _: None, should_stop=lambda: False)
+    assert models[0] != (tmp_path / "plain" / "artifacts" / "model.safetensors").read_bytes()
 
 
 @pytest.mark.parametrize(

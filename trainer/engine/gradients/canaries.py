@@ -83,7 +83,9 @@ class Canaries:
           bound: the bound that g was clipped to.
         """
         units = torch.arange(self.first, self.problem.units, device=self.problem.features.device)
-        clipped = self.clipped.sum(parameters, units, bound)
+        # As the losses below: masks would be drawn from torch's own generator, which no seed of the run has set here.
+        with mode(self.problem.network, training=False):
+            clipped = self.clipped.sum(parameters, units, bound)
         size = _norm(gradient)
         if len(clipped.norms) < self.count or not size > 0.0:
             return dict(state)
