@@ -18,6 +18,7 @@ from zetadp.app.kit.settings import Settings
 from zetadp.trainer.specs.report import RunReport
 
 NOISE = {"status": "consistent", "numbers": 100_000}
+SAMPLES = {"status": "consistent", "samples": 40}
 FOUND = {
     "canaries": 500,
     "members": 260,
@@ -33,7 +34,7 @@ ASKED = {"kind": "canaries", "canaries": 500}
 def audited(folder: Path, *, asked: object = ASKED, **report: object) -> CertificateInput:
     """A finished run whose report says this of its audit."""
     run = finished_run(folder, audit=asked)
-    told = RunReport.model_validate({**run.report.model_dump(), "noise_test": NOISE, "audit": FOUND} | report)
+    told = RunReport.model_validate({**run.report.model_dump(), "noise_test": NOISE, "sample_test": SAMPLES, "audit": FOUND} | report)
     return replace(run, report=told, job_id=f"audited-{folder.name}")
 
 
@@ -53,7 +54,8 @@ def test_findings_are_stated_and_called_a_lower_bound(certificate: bytes, keys: 
     assert "a lower bound, not a proof" in text
     assert "the drawn noise, 100000 numbers of it, had the claimed scale in each component" in text
     assert "and no release's noise was found to repeat the one before or its own first half" in text
-    assert "publishing this verdict as well adds at most 1e-17 (1 + e^epsilon) to delta, even where delta is 0" in text
+    assert "sizes, turns of units and overlaps of 40 samples were such as the stated draws give" in text
+    assert "publishing what was found of noise and samples as well adds at most 1e-17 (1 + e^epsilon) to delta" in text
 
 
 def test_without_canaries_the_noise_alone_is_spoken_of(folder: Path, settings: Settings, keys: PublicKeySet) -> None:
@@ -72,10 +74,11 @@ def test_canaries_are_counted_among_those_whom_samples_of_a_fixed_size_are_drawn
 
 
 def test_noise_that_nobody_drew_is_not_spoken_of(folder: Path, settings: Settings) -> None:
-    finished = audited(folder / "none", asked=None, audit=None, noise_test={"status": "not run", "numbers": 0})
+    nothing = {"noise_test": {"status": "not run", "numbers": 0}, "sample_test": {"status": "not run", "samples": 0}}
+    finished = audited(folder / "none", asked=None, audit=None, **nothing)
     certificate = read(issue_certificate(finished, settings))
-    assert certificate.run.noise_numbers is None
-    assert "drawn noise" not in describe(certificate)
+    assert (certificate.run.noise_numbers, certificate.run.samples) == (None, None)
+    assert not [told for told in ("drawn noise", "samples were such", "1e-17") if told in describe(certificate)]
 
 
 @pytest.mark.parametrize(
@@ -85,12 +88,13 @@ def test_noise_that_nobody_drew_is_not_spoken_of(folder: Path, settings: Setting
             {"noise_test": NOISE | {"status": "violated"}},
             "violated by the drawn noise, which doesn't have the .* claimed, or repeats itself",
         ),
+        ({"sample_test": SAMPLES | {"status": "violated"}}, "violated by the samples, which aren't drawn as the plan says"),
         ({"audit": FOUND | {"status": "violated", "independent_p_value": 1e-9}}, "violated by canaries: .* at most 1 under .* 1e-09"),
         ({"audit": None}, "the number of canaries"),
         ({"audit": FOUND | {"canaries": 400}}, "the number of canaries"),
         ({"asked": None}, "the number of canaries"),
     ],
-    ids=["noise", "canaries", "left out", "fewer", "never asked"],
+    ids=["noise", "samples", "canaries", "left out", "fewer", "never asked"],
 )
 def test_a_contradicted_run_gets_no_certificate(folder: Path, settings: Settings, report: dict[str, object], reason: str) -> None:
     with pytest.raises(CertificateRefused, match=reason):

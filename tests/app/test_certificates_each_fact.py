@@ -153,6 +153,7 @@ def test_a_certificate_with_every_free_fact_changed_still_verifies_and_says_on_w
         "run.checkpoints_released": 0,
         "run.given_weights": ["0" * 64],
         "run.noise_numbers": 5,
+        "run.samples": 5,
         "run.canaries": CANARIES,
         "run.parameters": 1,
         "run.metrics.accuracy": "1",

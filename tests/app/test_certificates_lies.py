@@ -237,6 +237,7 @@ FIXED_SIZE = {"kind": "fixed_size", "records": 710, "expected_batch_size": 40}
         ("patients", {"job.attempts": 1}, "parts", "job: 1 attempts can't have continued from a checkpoint 1 times"),
         ("patients", {"job.finished": "2025-01-01T00:00:00Z"}, "parts", "job: it finished before it started"),
         ("baseline", {"run.noise_numbers": 5}, "plan", "run.noise_numbers: stated, but the plan claims no noise"),
+        ("spof", {"run.samples": 5}, "plan", "run.samples: stated, but only noisy sums are of samples"),
         ("spof", {"run.averaged": True}, "plan", "run.averaged: stated, but only models of noisy sums are running means"),
         ("baseline", {"run.canaries": CANARIES}, "plan", "run.canaries: stated, but only noisy sums have canaries"),
         ("comparison", {"run.canaries": CANARIES}, "plan", "run.canaries: stated, but only noisy sums have canaries"),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
@@ -18,7 +19,7 @@ from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, NoiseSource
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import FederatedZetaDpSgd, RuntimeSpec, ZetaDpSgd, load_train
 from zetadp.trainer.engine import network_run as training
-from zetadp.trainer.engine.gradients import clipping
+from zetadp.trainer.engine.gradients import clipping, sampling
 from zetadp.trainer.engine.gradients.sampling import SiteSampler
 from zetadp.trainer.engine.loop import TrainingState
 from zetadp.trainer.engine.membership import at_one_place
@@ -30,6 +31,7 @@ from zetadp.trainer.specs.algorithms.functional_mechanism import FunctionalMecha
 from zetadp.trainer.specs.algorithms.spectral_dp import SpectralDp
 from zetadp.trainer.specs.algorithms.spof import Spof
 from zetadp.trainer.specs.report import CheckpointWritten, RunReport, TrainingEvent
+from zetadp.trainer.specs.run_findings import SampleFindings
 
 Algorithm = type[ZetaDpSgd] | type[FederatedZetaDpSgd] | type[SpectralDp]
 Audited = ZetaDpSgd | FederatedZetaDpSgd | SpectralDp
@@ -101,6 +103,27 @@ def test_half_the_noise_is_found_by_the_test_of_the_noise(tmp_path: Path, monkey
     assert report.audit is None
     assert report.noise_test is not None
     assert report.noise_test.status == "violated"
+
+
+def _autoencoder() -> DpSgdLaplace:
+    spec = DpSgdLaplace.example().model_dump(mode="json")
+    return DpSgdLaplace.model_validate(spec | {"method": spec["method"] | {"expected_batch_size": 200}, "steps": 40})
+
+
+@pytest.mark.parametrize("spec", [audited(audit=None), _autoencoder()], ids=["network", "autoencoder"])
+def test_fixed_batches_are_found_by_the_test_of_samples(
+    spec: ZetaDpSgd | DpSgdLaplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ran(name: str) -> RunReport:
+        return load_train(spec)(spec, spec.plan(), RUNTIME, tmp_path / name, report=lambda _: None, should_stop=lambda: False)
+
+    steps, right = spec.plan().steps, ran("right")
+    assert right.sample_test == SampleFindings(status="consistent", samples=steps)
+    monkeypatch.setattr(sampling, "poisson_sample", lambda units, probability, _stream: np.arange(round(probability * units)))
+    broken = ran("broken")
+    assert broken.sample_test == SampleFindings(status="violated", samples=steps)
+    # Nothing else tells.
+    assert broken.noise_test == right.noise_test
 
 
 def test_half_the_noise_is_found_by_canaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

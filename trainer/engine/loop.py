@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Protocol, final
 
 import torch
@@ -19,6 +19,7 @@ from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer.engine.finite import all_finite
 from zetadp.trainer.engine.gradients.canaries import Canaries
+from zetadp.trainer.engine.gradients.sample_watch import SampleWatch
 from zetadp.trainer.engine.gradients.sampling import SiteSampler
 from zetadp.trainer.engine.gradients.spectral_vector import Spectra
 from zetadp.trainer.engine.noise import releasing
@@ -136,6 +137,12 @@ class PrivateLoop:
         return tuple(SiteSampler(self.plan.sampling, site.randomness, self.team, site.groups) for site in self.sites)
 
     @cached_property
+    def samples(self) -> SampleWatch:
+        """What this attempt's samples look like."""
+        canaries = 0 if self.canaries is None else self.canaries.count
+        return SampleWatch(self.plan.sampling, sum(len(site.units) for site in self.sites) + canaries)
+
+    @cached_property
     def _correlated(self) -> BandedSums | BufferedSums | None:
         strategy, mechanism = self.plan.strategy, self.plan.mechanism
         if strategy is None:
@@ -198,7 +205,9 @@ class PrivateLoop:
         step, clipping, site = state.step + 1, self.plan.clipping, self.sites[place]
         # An empty sample is treated the same way: a skipped release would reveal that nobody was sampled.
         stream = site.randomness.sampling(step)
-        drawn = self._samplers[place].sample(step, self._units(state, site), stream)
+        units, sampler = self._units(state, site), self._samplers[place]
+        drawn = sampler.sample(step, units, stream)
+        self.samples.see(place, step, drawn, partial(sampler.among, step, units))
         with _fresh_masks(stream, drawn.device) if self.draws_masks else nullcontext():
             clipped = self.clipped.sum(parameters, drawn, state.bound)
         query = releasing.query(clipping, clipped, len(drawn), state.bound)

@@ -248,7 +248,8 @@ class PreparedNetwork(PreparedRun):
         noise_test = self._watch.findings(self._setting.team, self._setting.device)
         if self._canaries is not None:
             audit = findings_of(scores_of(state.canaries), accountants.profile(plan.event), plan.delta)
-        return Ending(self._origin, GENERATOR, self._loaded.layout.real_parameters, noise_test, audit)
+        sample_test = self._loop.samples.findings(self._setting.team, self._setting.device)
+        return Ending(self._origin, GENERATOR, self._loaded.layout.real_parameters, noise_test, sample_test, audit)
 
 
 def _unasked(_state: TrainingState) -> MetricValues:

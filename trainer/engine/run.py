@@ -34,7 +34,7 @@ from zetadp.trainer.specs.attack_findings import AttackFindings
 from zetadp.trainer.specs.base import RuntimeSpec, TrainingSpec
 from zetadp.trainer.specs.plan_base import Plan
 from zetadp.trainer.specs.report import RunReport, Started, TrainingEvent
-from zetadp.trainer.specs.run_findings import CanaryFindings, NoiseFindings
+from zetadp.trainer.specs.run_findings import CanaryFindings, NoiseFindings, SampleFindings
 from zetadp.trainer.team_place import TeamPlace
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -84,6 +84,7 @@ class Ending:
     generator: str
     parameters: int
     noise_test: NoiseFindings | None = None
+    sample_test: SampleFindings | None = None
     audit: CanaryFindings | None = None
     attacks: AttackFindings | None = None
 
@@ -249,6 +250,7 @@ class Attempt:
             hardware=hardware(setting.device),
             training_seconds=publisher.seconds,
             noise_test=ending.noise_test,
+            sample_test=ending.sample_test,
             audit=ending.audit,
             attacks=ending.attacks,
         )

@@ -18,7 +18,7 @@ from zetadp.mechanisms import RandomOrigin
 from zetadp.mechanisms.base import Count, Extended, NonNegative, Number, OpenProbability, Tally, Value, is_absent
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.specs.attack_findings import AttackFindings
-from zetadp.trainer.specs.run_findings import CanaryFindings, NoiseFindings
+from zetadp.trainer.specs.run_findings import CanaryFindings, NoiseFindings, SampleFindings
 
 Step = Annotated[int, Strict(), Field(ge=0, le=10**12)]
 
@@ -76,6 +76,7 @@ class RunReport(Value):
       hardware: the processor or accelerator, and the number of threads.
       training_seconds: over all attempts, without what was lost; to a tenth of a second.
       noise_test: the test of the noise drawn; None where no noise is added to numbers.
+      sample_test: the test of who was sampled; None where steps don't sample units by chance.
       audit: the canaries' findings; None if none were requested.
       attacks: the findings of attacks on sent features; None if there were none.
     """
@@ -98,6 +99,7 @@ class RunReport(Value):
     training_seconds: NonNegative
     # Left out of JSON where absent: most runs have none of them.
     noise_test: NoiseFindings | None = Field(default=None, exclude_if=is_absent)
+    sample_test: SampleFindings | None = Field(default=None, exclude_if=is_absent)
     audit: CanaryFindings | None = Field(default=None, exclude_if=is_absent)
     attacks: AttackFindings | None = Field(default=None, exclude_if=is_absent)
 

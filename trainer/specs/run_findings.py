@@ -55,6 +55,20 @@ class NoiseFindings(Value):
 
 
 @final
+class SampleFindings(Value):
+    r"""The test of who was sampled in the last attempt's steps: only its verdict, since samples are secret.
+
+    Attributes:
+      status: violated where sizes, turns of units, or overlaps of samples aren't those of the plan's draws; not run where an attempt drew
+        none, or its samples are parts of larger ones.
+      samples: that were looked at; of several nodes or processes each has its own.
+    """
+
+    status: Status
+    samples: Annotated[int, Strict(), Field(ge=0)]
+
+
+@final
 class CanaryFindings(Value):
     r"""What the canaries show. A lower bound, not a proof.
 
@@ -79,11 +93,18 @@ class CanaryFindings(Value):
 def joined(findings: Iterable[NoiseFindings | None]) -> NoiseFindings | None:
     """The findings of several trainings together: violated if one of them is; None if none added noise to numbers."""
     tested = [found for found in findings if found is not None]
-    if not tested:
-        return None
+    return NoiseFindings(status=_joined(tested), numbers=sum(found.numbers for found in tested)) if tested else None
+
+
+def joined_samples(findings: Iterable[SampleFindings | None]) -> SampleFindings | None:
+    """The same of samples; None if none of the trainings was sampled."""
+    tested = [found for found in findings if found is not None]
+    return SampleFindings(status=_joined(tested), samples=sum(found.samples for found in tested)) if tested else None
+
+
+def _joined(tested: Iterable[NoiseFindings | SampleFindings]) -> Status:
     statuses = {found.status for found in tested}
-    status: Status = "violated" if "violated" in statuses else "consistent" if "consistent" in statuses else "not run"
-    return NoiseFindings(status=status, numbers=sum(found.numbers for found in tested))
+    return "violated" if "violated" in statuses else "consistent" if "consistent" in statuses else "not run"
 
 
 def findings_of(scores: Scores, claim: PrivacyProfile, delta: float) -> CanaryFindings:

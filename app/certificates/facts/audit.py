@@ -17,10 +17,16 @@ NOT_RUN = "not run: no empirical lower bound on epsilon was measured"
 
 NOISE_TESTED = (
     "; the drawn noise, {} numbers of it, had the claimed scale in each component, and no release's noise was found to repeat the one "
-    "before or its own first half; the guarantee's figures are those of the releases alone: publishing this verdict as well adds at most "
+    "before or its own first half"
+)
+
+SAMPLES_TESTED = "; sizes, turns of units and overlaps of {} samples were such as the stated draws give"
+
+VERDICTS = (
+    "; the guarantee's figures are those of the releases alone: publishing what was found of noise and samples as well adds at most "
     "1e-17 (1 + e^epsilon) to delta, even where delta is 0"
 )
-"""Reporting the verdict costs very little, and no figure includes it, so the text says so."""
+"""Reporting verdicts costs very little, and no figure includes it, so the text says so."""
 
 
 @final
@@ -48,6 +54,12 @@ def noise_numbers(report: RunReport) -> int | None:
     return None if tested is None or tested.status == "not run" else tested.numbers
 
 
+def tested_samples(report: RunReport) -> int | None:
+    """The number of samples tested in such a run; None if none were."""
+    tested = report.sample_test
+    return None if tested is None or tested.status == "not run" else tested.samples
+
+
 def canary_facts(found: CanaryFindings | None) -> CanaryFacts | None:
     """Of what a run reports; None where there were no canaries."""
     if found is None:
@@ -63,16 +75,18 @@ def canary_facts(found: CanaryFindings | None) -> CanaryFacts | None:
     )
 
 
-def audit_in_words(noise_numbers: int | None, canaries: CanaryFacts | None) -> str:
+def audit_in_words(noise_numbers: int | None, samples: int | None, canaries: CanaryFacts | None) -> str:
     """The audit in words."""
     noise = "" if noise_numbers is None else NOISE_TESTED.format(noise_numbers)
+    tested = noise + ("" if samples is None else SAMPLES_TESTED.format(samples))
+    tested += VERDICTS if tested else ""
     if canaries is None:
-        return NOT_RUN + noise
+        return NOT_RUN + tested
     return (
         f"consistent: nothing released was found to distinguish which of {canaries.canaries} made-up records took part better than the "
         f"guarantee allows; epsilon is at least {canaries.epsilon_lower} with {_percent(canaries)} confidence, at least "
         f"{canaries.epsilon_lower_if_independent} if their scores are independent, for a Gaussian trade-off; "
-        f"a lower bound, not a proof{noise}"
+        f"a lower bound, not a proof{tested}"
     )
 
 

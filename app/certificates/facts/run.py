@@ -105,6 +105,8 @@ def _records(plan: AnyPlan, facts: DataSetFacts) -> int:
 def _violations(report: RunReport) -> Iterator[str]:
     if report.noise_test is not None and report.noise_test.status == "violated":
         yield "the drawn noise, which doesn't have the scale that is claimed, or repeats itself"
+    if report.sample_test is not None and report.sample_test.status == "violated":
+        yield "the samples, which aren't drawn as the plan says"
     if report.audit is not None and report.audit.status == "violated":
         found = report.audit
         yield (

@@ -138,6 +138,7 @@ class RunFacts(Value):
       given_weights: SHA-256 of the weights that training started from, which the guarantee takes as public; absent where it drew its own.
       averaged: whether the model, or that of a part, is a running mean of the parameters over the steps; absent where none is.
       noise_numbers: real numbers of noise that were tested for scale and repetitions, and passed; absent where none were.
+      samples: how many were tested for being drawn as the plan says, and passed; absent where none were.
       canaries: what made-up units found; absent where there were none.
       attacks: that were tried on obfuscated features; absent where there were none.
     """
@@ -153,6 +154,7 @@ class RunFacts(Value):
     given_weights: Annotated[tuple[Sha256, ...], Field(max_length=64, exclude_if=is_absent)] = ()
     averaged: Annotated[Literal[True] | None, Field(exclude_if=is_absent)] = None
     noise_numbers: Annotated[Count | None, Field(exclude_if=is_absent)] = None
+    samples: Annotated[Count | None, Field(exclude_if=is_absent)] = None
     canaries: Annotated[CanaryFacts | None, Field(exclude_if=is_absent)] = None
     attacks: Annotated[AttackFacts | None, Field(exclude_if=is_absent)] = None
 

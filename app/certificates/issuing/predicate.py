@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from zetadp.app.certificates.facts.attacks import attack_facts
-from zetadp.app.certificates.facts.audit import canary_facts, noise_numbers
+from zetadp.app.certificates.facts.audit import canary_facts, noise_numbers, tested_samples
 from zetadp.app.certificates.facts.claims import guarantee_of
 from zetadp.app.certificates.facts.decimals import exact
 from zetadp.app.certificates.facts.errata import rows_in_order
@@ -53,6 +53,7 @@ def predicate_of(given: CertificateInput, facts: DataSetFacts) -> PrivacyCertifi
             given_weights=given.spec.given_weights,
             averaged=True if given.spec.averages else None,
             noise_numbers=noise_numbers(report),
+            samples=tested_samples(report),
             canaries=canary_facts(report.audit),
             attacks=attack_facts(report.attacks),
         ),

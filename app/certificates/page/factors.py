@@ -72,7 +72,7 @@ def _implementation(reading: Reading) -> tuple[str, str]:
     run = reading.certificate.run
     key = reading.certificate.announced is not None and reading.certificate.announced.noise_key is not None
     again = "; an auditor can repeat the run from its noise key" if key else "; nobody can repeat the run"
-    found = audit_in_words(run.noise_numbers, run.canaries)
+    found = audit_in_words(run.noise_numbers, run.samples, run.canaries)
     # An audit may find a fault; that it finds none shows no implementation to be right.
     return f"the code's digest is signed; audit: {found}{again}", OPEN
 

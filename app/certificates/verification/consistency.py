@@ -147,6 +147,8 @@ def _audit_problems(certificate: PrivacyCertificate) -> Iterator[str]:
         yield "run.noise_numbers: stated, but the plan claims no noise"
     if run.averaged is not None and not any(isinstance(one, ExecutionPlan) for _, one in _single_plans(certificate)):
         yield "run.averaged: stated, but only models of noisy sums are running means"
+    if run.samples is not None and not any(isinstance(one, ExecutionPlan) for _, one in _single_plans(certificate)):
+        yield "run.samples: stated, but only noisy sums are of samples"
     if run.canaries is not None and not isinstance(plan, ExecutionPlan):
         yield "run.canaries: stated, but only noisy sums have canaries"
     if run.attacks is not None and certificate.job.algorithm != Obfuscation.algorithm_name():

@@ -174,7 +174,7 @@ class Reading:
         yield from announced_lines(self.certificate.announced)
         if self.certificate.ledger is not None:
             yield f"Budget: {ledger_line(self.certificate.ledger)}."
-        audit = audit_in_words(run.noise_numbers, run.canaries)
+        audit = audit_in_words(run.noise_numbers, run.samples, run.canaries)
         yield f"Random numbers: {run.generator}; {wording.KEYED[run.random_origin]}.{self._shared()} Audit: {audit}."
 
     def measured(self) -> str:

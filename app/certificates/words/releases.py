@@ -181,7 +181,7 @@ def noise_phrase(mechanism: AnyMechanism) -> str:
 def _drawn(release: Drawn, who: str, canaries: int) -> str:
     if isinstance(release.release, FixedSizeSampled):
         size, units = release.release.sample_size, release.release.population_size
-        # Whoever is drawn from a larger number is drawn more rarely (proofs/audit.md, 5).
+        # Whoever is drawn from a larger number is drawn more rarely (proofs/audit.md, 6).
         made_up = f"; {canaries} are made up, and the guarantee is that of {size} of {units}, which is no stronger" if canaries else ""
         return f"on samples of exactly {size} of {units + canaries} (counted in units of one {who}{made_up})"
     if isinstance(release.release, RandomlyAllocated):

@@ -19,7 +19,7 @@ from zetadp.trainer.specs.algorithms.comparison import Comparison, PlannedRun
 from zetadp.trainer.specs.base import RuntimeSpec
 from zetadp.trainer.specs.plans import ComparedPlan, ComparisonPlan, PartPlan
 from zetadp.trainer.specs.report import Metrics, Progress, RunReport, Started, TrainingEvent
-from zetadp.trainer.specs.run_findings import joined
+from zetadp.trainer.specs.run_findings import joined, joined_samples
 
 PARTS_FOLDER, ARTIFACTS = "parts", "artifacts"
 
@@ -177,4 +177,5 @@ def _report(spec: Comparison, plan: ComparisonPlan, outcomes: Sequence[PartOutco
         hardware=first.hardware,
         training_seconds=round(sum(report.training_seconds for report in reports), 1),
         noise_test=joined(report.noise_test for report in reports),
+        sample_test=joined_samples(report.sample_test for report in reports),
     )

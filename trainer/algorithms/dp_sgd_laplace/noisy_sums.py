@@ -17,7 +17,7 @@ from zetadp.trainer.specs.execution_plan import ExecutionPlan
 def noisy_descent(spec: DpSgdLaplace, plan: ExecutionPlan, prepared: Prepared) -> Descent:
     """A noisy sum in every step. Raises InvalidParameter if one row or user would move it by more than the plan says."""
     loop = private_loop(spec, plan, prepared)
-    return Descent(loop.step, loop.sites[0].randomness.origin, GENERATOR, loop.watch)
+    return Descent(loop.step, loop.sites[0].randomness.origin, GENERATOR, loop.watch, loop.samples)
 
 
 def private_loop(spec: DpSgdLaplace, plan: ExecutionPlan, prepared: Prepared) -> PrivateLoop:

@@ -15,6 +15,7 @@ from zetadp.trainer.data import DataSetFacts
 from zetadp.trainer.engine.autoencoders.network import Autoencoder, initial_parameters
 from zetadp.trainer.engine.autoencoders.rows import TrainingRows
 from zetadp.trainer.engine.autoencoders.scores import HeldOutRows
+from zetadp.trainer.engine.gradients.sample_watch import SampleWatch
 from zetadp.trainer.engine.loop import NO_BOUND, TrainingState
 from zetadp.trainer.engine.noise.noise_watch import NoiseWatch
 from zetadp.trainer.engine.noise.randomness import stream_of
@@ -48,12 +49,14 @@ class Descent(NamedTuple):
       origin: where the noise and samples come from.
       generator: how they were computed from their keys, in words.
       watch: has seen, or will see, the noise of this attempt; None where noise isn't added to numbers.
+      samples: the same of its samples; None where steps don't sample units by chance.
     """
 
     step: Callable[[TrainingState], TrainingState]
     origin: RandomOrigin
     generator: str
     watch: NoiseWatch | None = None
+    samples: SampleWatch | None = None
 
 
 @final
@@ -121,7 +124,8 @@ class PreparedAutoencoder(PreparedRun):
         del state
         begun, setting = self._begun, self._prepared.setting
         noise_test = None if begun.watch is None else begun.watch.findings(setting.team, setting.device)
-        return Ending(begun.origin, begun.generator, self._prepared.network.shape.coordinates, noise_test)
+        sample_test = None if begun.samples is None else begun.samples.findings(setting.team, setting.device)
+        return Ending(begun.origin, begun.generator, self._prepared.network.shape.coordinates, noise_test, sample_test)
 
     @property
     def _begun(self) -> Descent:

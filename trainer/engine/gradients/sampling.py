@@ -96,6 +96,14 @@ class SiteSampler:
         epoch, place = divmod(step - 1, sampling.epoch)
         return place > 0 and (self._allocated is None or self._allocated[0] != epoch)
 
+    def among(self, step: int, units: Tensor) -> Tensor | None:
+        """Those of the units whom this process draws its sample from; None where it takes a part of a sample that all draw together."""
+        sampling = self._sampling
+        if isinstance(sampling, TruncatedPoissonSampling | FixedSizeSampling):
+            return units if self._team.size == 1 else None
+        mine = rows(units, self._team)
+        return mine[self._group_of(mine) == step % sampling.groups] if isinstance(sampling, CyclicPoissonSampling) else mine
+
     def sample(self, step: int, units: Tensor, stream: RandomStream) -> Tensor:
         r"""The numbers of the units in this process's part of the sample, ascending in their places.
 
