@@ -296,12 +296,15 @@ def test_nothing_private_is_told(spec: ZetaDpSgd, tmp_path: Path) -> None:
     assert told == {
         "event", "resumed_from_step", "step", "steps", "epsilon", "delta", "seconds", "steps_released", "noise_std", "random_origin",
         "generator", "resumptions", "held_out", "metrics", "test_records", "training_records", "training_units", "checkpoints_released",
-        "parameters", "versions", "hardware", "training_seconds", "noise_test",
+        "parameters", "versions", "hardware", "training_seconds", "noise_test", "sample_test",
     }  # fmt: skip
     # Of the noise a verdict and a public count alone: sums over it would tell of the data (accountants/proofs/audit.md, section 4).
     numbers = 12 * report.parameters
     assert report.noise_test is not None
     assert report.noise_test.model_dump() == {"status": "consistent", "numbers": numbers}
+    # The same of samples (section 5): how many there were follows from the steps.
+    assert report.sample_test is not None
+    assert report.sample_test.model_dump() == {"status": "consistent", "samples": 12}
 
 
 def test_model_file_tells_its_architecture_in_the_header(spec: ZetaDpSgd, tmp_path: Path) -> None:

@@ -61,25 +61,25 @@ class Draws:
     turns: int = 0
     coincidences: int = 0
     counted: int = 0
-    last: Units = field(default_factory=lambda: np.empty(0, np.int64))
+    last: int = 0
     overlaps: list[int] = field(default_factory=lambda: [0, 0])
     before: list[int] = field(default_factory=lambda: [0, 0])
 
-    def see(self, sample: Units, times: NDArray[np.int32]) -> None:
-        """Takes in a sample; ``times``: how often each of its units was drawn before."""
+    def see(self, sample: Units, times: NDArray[np.int32], latest: NDArray[np.int64]) -> None:
+        """Takes in a sample; ``times``: how often each of its units was drawn before; ``latest``: the number of the last such sample."""
         if self.samples:
             # Pairs of samples that have none in common: the first with the second, the third with the fourth; and those between.
             pair = self.samples % 2
-            self.overlaps[pair] += len(np.intersect1d(self.last, sample, assume_unique=True))
-            self.before[pair] += len(self.last)
-        sizes = np.bincount(sample // BLOCK, minlength=len(self.blocks))
-        self.rows += float(((sizes - np.array(self.blocks) * self.probability) ** 2).sum())
+            self.overlaps[pair] += int(np.count_nonzero(latest == self.samples))
+            self.before[pair] += self.last
+        sizes = (len(sample),) if len(self.blocks) == 1 else np.bincount(sample // BLOCK, minlength=len(self.blocks)).tolist()
+        self.rows += sum((size - of * self.probability) ** 2 for size, of in zip(sizes, self.blocks, strict=True))
         if self.samples < BLOCK:
             self.turns += len(sample)
             # c (c - 1) grows by 2 c.
             self.coincidences += 2 * int(times.sum(dtype=np.int64))
             self.counted += 1
-        self.samples, self.drawn, self.last = self.samples + 1, self.drawn + len(sample), sample
+        self.samples, self.drawn, self.last = self.samples + 1, self.drawn + len(sample), len(sample)
 
     def log_tails(self, *, is_cut: bool) -> Iterator[float]:
         """For each test the logarithm of the probability that right samples are as far off; ``is_cut``: of what samples are a part of."""
@@ -110,7 +110,8 @@ class SampleWatch:
 
     def __init__(self, sampling: Sampling, units: int) -> None:
         self._sampling = sampling
-        self._times = np.zeros(units, np.int32)
+        # How often each unit was drawn, and the number of its last sample, from 1: each is in one kind of draws.
+        self._times, self._latest = np.zeros(units, np.int32), np.zeros(units, np.int64)
         self._draws: dict[tuple[int, int], Draws] = {}
         # Of random allocation: who was there in the epoch that isn't over.
         self._there = np.zeros(units, bool)
@@ -166,8 +167,9 @@ class SampleWatch:
                 self._is_impossible |= len(found) > sampling.largest_batch
             case _:
                 pass
-        draws.see(found, self._times[found])
+        draws.see(found, self._times[found], self._latest[found])
         self._times[found] += 1
+        self._latest[found] = draws.samples
 
     def _begun(self, among: Units) -> Draws:
         sampling = self._sampling
