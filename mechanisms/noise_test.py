@@ -1,8 +1,8 @@
 r"""Tests whether drawn noise has its claimed scale and doesn't repeat itself, from sums over all of its numbers.
 
 Noise that repeats itself, with either sign, leaves sums or differences of releases without noise. Sums of products of numbers that should
-be unrelated detect this. Anything that changes no sum isn't detected: one number without noise among thousands, or a repetition at a
-distance other than that of the products.
+be unrelated detect this at one distance, and squares of sums over many numbers at every distance, if it happens often enough. Anything
+that changes no sum isn't detected: one number without noise among thousands, for example.
 
 The sums themselves must not be published: the squared length of the noise together with the noisy vector reveals something about the
 vector without noise. Only the verdict may be published. It fails with probability at most ``ERROR`` if the noise is right, whatever the
@@ -35,8 +35,9 @@ ROUNDING = 1e-4
 SMALLEST_COUNT = 16
 """With fewer numbers no deviation of practical size is detectable."""
 
-TAILS = 32
-"""At most this many tails share ``ERROR``: complex noise has six for its scale, and eight for each of three ``Products``."""
+TAILS = 48
+"""At most this many tails share ``ERROR``: complex noise has six for its scale, as many for that of sums over steps and of sums over
+numbers, and eight for each of three ``Products``."""
 
 _TAIL = ERROR / TAILS
 _Z = float(-scipy.special.ndtri(_TAIL))
@@ -140,6 +141,29 @@ def are_unrelated(mechanism: NumberNoise, products: Products) -> bool:
     return all(abs(found) <= largest + ROUNDING * products.count for found in sums)
 
 
+def are_sums_of_fair_signs(sums: NoiseSums) -> bool:
+    r"""Whether the squares of sums of independent fair signs may be as small, and as large, together.
+
+    Each sum is divided by the root of the number of its signs: their squares' moments are at most those of normal numbers' squares upwards,
+    and E e^(-t s^2) <= 1 - t + 3 t^2 / 2 downwards. Proof: accountants/proofs/audit.md, section 4. True if there are fewer than
+    ``SMALLEST_COUNT``.
+
+    >>> [are_sums_of_fair_signs(NoiseSums(400, found)) for found in (0.0, 400.0, 600.0, 800.0)]
+    [False, True, True, False]
+    """
+    if sums.count < SMALLEST_COUNT:
+        return True
+    if not math.isfinite(sums.real):
+        return False
+    share, least = sums.real / sums.count, math.log(_TAIL) / sums.count
+    if share > 1.0:
+        share = max(1.0, share * (1.0 - ROUNDING))
+        return -0.5 * (share - 1.0 - math.log(share)) >= least
+    share *= 1.0 + ROUNDING
+    # Any t serves; those above 1 / 3 only where there is next to nothing.
+    return min(t * share + math.log1p(-t + 1.5 * t * t) for t in (step / 300.0 for step in range(101))) >= least
+
+
 def largest_sum(count: int) -> float:
     r"""A value that the sum of m ``Products`` of standard normal draws exceeds with probability at most ``ERROR / TAILS``, for every m.
 
@@ -147,7 +171,7 @@ def largest_sum(count: int) -> float:
     Proof: accountants/proofs/audit.md, section 4.
 
     >>> [round(largest_sum(count) / count**0.5, 1) for count in (200, 2400, 10**6)]
-    [12.7, 10.2, 10.0]
+    [12.8, 10.3, 10.0]
     """
     goal = -math.log(_TAIL) / count
     low, high = 0.0, math.pi / 4.0

@@ -9,7 +9,15 @@ import pytest
 from numpy.typing import NDArray
 
 from zetadp.mechanisms import Adjacency, ComplexGaussian, Gaussian, Laplace, NumpySource, Sensitivity, noise_test
-from zetadp.mechanisms.noise_test import SMALLEST_COUNT, NoiseSums, Products, are_unrelated, has_claimed_scale, largest_sum
+from zetadp.mechanisms.noise_test import (
+    SMALLEST_COUNT,
+    NoiseSums,
+    Products,
+    are_sums_of_fair_signs,
+    are_unrelated,
+    has_claimed_scale,
+    largest_sum,
+)
 
 L2 = Sensitivity(l2=1.0, adjacency=Adjacency.ADD_REMOVE, unit="record")
 L1 = Sensitivity(l1=1.0, adjacency=Adjacency.ADD_REMOVE, unit="record")
@@ -136,3 +144,17 @@ def test_no_chain_of_products_exceeds_its_bound_more_often_than_is_claimed(count
         # Chernoff's bound is loose by more than the trials' own chance.
         assert np.mean(found > bound) <= tail
         assert np.mean(-found > bound) <= tail
+
+
+@pytest.mark.parametrize("signs", [1, 2, 5, 40])
+def test_squares_of_sums_of_fair_signs_fail_no_more_often_than_is_claimed(signs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(noise_test, "_TAIL", tail := 0.01)
+    sums = np.random.default_rng(signs).choice([-1.0, 1.0], size=(2000, 50, signs)).sum(axis=2)
+    squares = (sums**2).sum(axis=1) / signs
+    assert np.mean([not are_sums_of_fair_signs(NoiseSums(50, found)) for found in squares.tolist()]) <= 2.0 * tail
+
+
+def test_squares_of_sums_of_fair_signs_that_hold_together_or_cancel_are_rejected() -> None:
+    assert all(are_sums_of_fair_signs(NoiseSums(1000, 1000.0 * share)) for share in (0.8, 1.0, 1.3))
+    assert not any(are_sums_of_fair_signs(NoiseSums(1000, 1000.0 * share)) for share in (0.0, 0.4, 1.6, float("nan"), float("inf")))
+    assert are_sums_of_fair_signs(NoiseSums(SMALLEST_COUNT - 1, 0.0))

@@ -93,6 +93,21 @@ def scaled(factor: float) -> Adversary:
     return lambda noise, _before: factor * noise
 
 
+def cycle(signs: Sequence[float]) -> Adversary:
+    """As many noises as there are signs, over and over, in each round times their signs."""
+    return lambda noise, before: signs[len(before) % len(signs)] * before[-len(signs)] if len(before) >= len(signs) else noise
+
+
+def runs(numbers: int, sign: float) -> Adversary:
+    """Every release repeats its first numbers, each time with the sign turned over where ``sign`` is -1."""
+
+    def broken(noise: Tensor, _before: Sequence[Tensor]) -> Tensor:
+        several = -(-len(noise) // numbers)
+        return torch.cat([sign**number * noise[:numbers] for number in range(several)])[: len(noise)]
+
+    return broken
+
+
 REPEATING = {
     "equal halves": halves(1.0),
     "opposite halves": halves(-1.0),
@@ -101,11 +116,19 @@ REPEATING = {
     "slowly changing": mixed(0.8),
     "swinging": mixed(-0.8),
 }
+FAR = {
+    "every third noise": cycle((1.0, 1.0, 1.0)),
+    "every fifth noise": cycle((1.0,) * 5),
+    "runs of four": runs(4, 1.0),
+}
+"""Repetitions at other distances than those of the last release and of half a release."""
+CANCELLING = {"every third noise": cycle((-1.0,) * 3), "runs of four": runs(4, -1.0)}
+"""Sums of which are too small: it takes more numbers to see that."""
 FIXED = {"one noise": steps(1.0, always=True), "one noise with turning sign": steps(-1.0, always=True)}
 """So few different numbers may have a wrong scale too, by chance: only over several seeds do they show that repetitions are seen."""
 
 RESCALED = {"0.7": scaled(0.7), "1.3": scaled(1.3)}
-BROKEN = {**REPEATING, **RESCALED}
+BROKEN = {**REPEATING, **FAR, **RESCALED}
 RELEASE = releasing.release
 
 
@@ -230,6 +253,13 @@ def test_every_mechanism_s_broken_noise_is_found(mechanism: Noise, broken: str, 
         assert not watched(mechanism, (BROKEN | FIXED)[broken], shape, seed).is_as_claimed
 
 
+@pytest.mark.parametrize("broken", CANCELLING)
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=NAMES)
+def test_noise_that_cancels_itself_at_any_distance_is_found_over_more_numbers(mechanism: Noise, broken: str) -> None:
+    assert watched(mechanism, honest, (400, 488)).is_as_claimed
+    assert not watched(mechanism, CANCELLING[broken], (400, 488)).is_as_claimed
+
+
 @pytest.mark.parametrize("numbers", [97, 98, 99, 100])
 @pytest.mark.parametrize("mechanism", [GAUSSIAN, CIRCULAR, LAPLACE], ids=["real", "circular", "laplace"])
 @pytest.mark.parametrize("sign", [1.0, -1.0])
@@ -270,6 +300,18 @@ def test_the_blocks_of_a_long_vector_are_one_vector(monkeypatch: pytest.MonkeyPa
         assert watched(mechanism, honest, (10, 241)).is_as_claimed
         assert not watched(mechanism, halves(1.0), (10, 241)).is_as_claimed
         assert not watched(mechanism, steps(1.0, always=False), (10, 241)).is_as_claimed
+
+
+def test_releases_of_several_lengths_and_of_more_numbers_than_are_added_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    for first in (noise_watch.FIRST, 50):
+        monkeypatch.setattr(noise_watch, "FIRST", first)
+        for mechanism in MECHANISMS:
+            source, watch = TorchSource(RandomStream.from_seed(4, "noise"), torch.device("cpu")), NoiseWatch(mechanism)
+            for number in range(90):
+                zero = torch.zeros(60 if number % 40 < 20 else 80)
+                watch.see(zero, RELEASE(mechanism, zero, source))
+            assert watch.is_as_claimed
+        assert not watched(GAUSSIAN, FAR["every third noise"], (100, 60)).is_as_claimed
 
 
 @pytest.mark.parametrize("numbers", [1, 2, 7, 100, 4096, 9001])

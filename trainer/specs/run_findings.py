@@ -45,8 +45,9 @@ class NoiseFindings(Value):
     r"""The test of the noise drawn in the last attempt's releases: only its verdict, since sums would reveal something about the data.
 
     Attributes:
-      status: violated where the noise doesn't have the claimed scale in each component, or a release's noise repeats that of the one
-        before or its own first half; not run where an attempt drew none because it only finished what another had trained.
+      status: violated where the noise doesn't have the claimed scale in each component, a release's noise repeats that of the one before
+        or its own first half, or sums over releases or numbers are larger or smaller than those of independent noise; not run where an
+        attempt drew none because it only finished what another had trained.
       numbers: real numbers of noise that were checked.
     """
 

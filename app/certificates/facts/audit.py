@@ -17,7 +17,8 @@ NOT_RUN = "not run: no empirical lower bound on epsilon was measured"
 
 NOISE_TESTED = (
     "; the drawn noise, {} numbers of it, had the claimed scale in each component, and no release's noise was found to repeat the one "
-    "before or its own first half"
+    "before or its own first half; sums of noise over releases, and over a release's first numbers, were as large as independent noise "
+    "makes them"
 )
 
 SAMPLES_TESTED = "; sizes, turns of units and overlaps of {} samples were such as the stated draws give"

@@ -13,13 +13,16 @@ import torch
 from torch import Tensor
 
 from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, LocalGaussian, LocalLaplace
-from zetadp.mechanisms.noise_test import NoiseSums, NumberNoise, Products, are_unrelated, has_claimed_scale
+from zetadp.mechanisms.noise_test import NoiseSums, NumberNoise, Products, are_sums_of_fair_signs, are_unrelated, has_claimed_scale
 from zetadp.mechanisms.sampling import kernel
 from zetadp.trainer.engine.team.interface import Team
 from zetadp.trainer.specs.run_findings import NoiseFindings, Status
 
 BLOCK = 2**20
 """How many numbers are added in their own type, often float32; sums over blocks are added in float64."""
+
+FIRST = 2**14
+"""Numbers at the beginning of a release that are also summed up: over all releases each, and all of a release together."""
 
 NEARLY_CIRCULAR = 0.25
 """From this ratio on (complex noise's least deviation in any direction to its greatest), float32 sums keep the smaller one's digits."""
@@ -34,6 +37,50 @@ class Partner(Enum):
 
 
 @final
+class AddedUp:
+    r"""Sums of the first numbers of every release: of each number over the releases, and of each release over its numbers.
+
+    In float64, so that no number of releases costs digits. Noise that repeats itself at any distance makes the first, or the second, too
+    large, or with changing signs too small.
+    """
+
+    def __init__(self) -> None:
+        self._releases = 0
+        self._total: Tensor | None = None
+        # Of sums over a release's numbers, with as many of them as there were: squares and products, see ``_squares``.
+        self._of_releases: Tensor | None = None
+        # Over the releases before those of another length.
+        self._before = NoiseSums(0, 0.0)
+
+    def see(self, numbers: Tensor) -> None:
+        """Takes in the noise of one release, (numbers,)."""
+        if not len(numbers):
+            return
+        wide = torch.complex128 if numbers.is_complex() else torch.float64
+        if self._total is not None and len(self._total) != len(numbers):
+            self._before, self._total = self._over_releases(), None
+        if self._total is None:
+            self._total, self._releases = torch.zeros_like(numbers, dtype=wide), 0
+        self._total += numbers
+        self._releases += 1
+        squares = _squares(numbers.sum(dtype=wide)[None] / math.sqrt(len(numbers)))
+        self._of_releases = squares if self._of_releases is None else self._of_releases + squares
+
+    def sums(self) -> tuple[NoiseSums, NoiseSums]:
+        """Of sums over releases, and over numbers, each divided by the root of how many were added."""
+        if self._of_releases is None:
+            return NoiseSums(0, 0.0), NoiseSums(0, 0.0)
+        count, *squares = self._of_releases.tolist()
+        return self._over_releases(), NoiseSums(int(count), *squares)
+
+    def _over_releases(self) -> NoiseSums:
+        if self._total is None:
+            return self._before
+        count, *squares = _squares(self._total / math.sqrt(self._releases)).tolist()
+        return self._before + NoiseSums(int(count), *squares)
+
+
+@final
 class NoiseWatch:
     r"""Sums over the noise of this attempt's releases, and the last noise of every place.
 
@@ -43,6 +90,7 @@ class NoiseWatch:
     def __init__(self, mechanism: NumberNoise) -> None:
         self._mechanism = mechanism
         self._sums = NoiseSums(0, 0.0)
+        self._added = AddedUp()
         self._products = dict.fromkeys(Partner, Products())
         # The numbers to multiply by, for each place; the last place; memory for the next release.
         self._last: dict[int, Tensor] = {}
@@ -64,9 +112,19 @@ class NoiseWatch:
 
     @property
     def is_as_claimed(self) -> bool:
-        """Whether what was seen has the mechanism's scale and doesn't repeat itself, see ``has_claimed_scale`` and ``are_unrelated``."""
+        r"""Whether what was seen has the mechanism's scale and doesn't repeat itself, see ``has_claimed_scale`` and ``are_unrelated``.
+
+        Sums of k draws over sqrt(k) are as the draws themselves; of Laplace noise only signs are added.
+        """
         unrelated = all(are_unrelated(self._mechanism, products) for products in self._products.values())
-        return unrelated and has_claimed_scale(self._mechanism, self._sums)
+        return unrelated and has_claimed_scale(self._mechanism, self._sums) and all(map(self._is_sum, self._added.sums()))
+
+    def _is_sum(self, sums: NoiseSums) -> bool:
+        return (
+            are_sums_of_fair_signs(sums)
+            if isinstance(self._mechanism, Laplace | LocalLaplace)
+            else has_claimed_scale(self._mechanism, sums)
+        )
 
     def see(self, vector: Tensor, released: Tensor, place: int = 0) -> None:
         r"""Looks at one release.
@@ -79,6 +137,8 @@ class NoiseWatch:
         noise = self._room(vector, released)
         if not self._seen_in_one_pass(vector, released, noise, place):
             self._see(torch.sub(released, vector, out=noise), place)
+        # After the products: of Laplace noise signs are left.
+        self._added.see(self._numbers(noise)[:FIRST])
         self._spare, self._last[place], self._last_place = self._last.get(place), noise, place
         self._releases += 1
 
@@ -166,6 +226,13 @@ def _inner(x: Tensor, y: Tensor) -> list[Tensor]:
     dots = (torch.dot, torch.vdot) if x.is_complex() else (torch.dot,)
     blocks = [(x, y)] if len(x) <= BLOCK else zip(x.split(BLOCK), y.split(BLOCK), strict=True)
     return [dot(one, other) for one, other in blocks for dot in dots]
+
+
+def _squares(x: Tensor) -> Tensor:
+    """How many there are, the sums of their squares, real and imaginary, and of the products of the two; (4,), on their device."""
+    real, imaginary = (x.real, x.imag) if x.is_complex() else (x, torch.zeros_like(x))
+    count = torch.full_like(real.sum(), len(x))
+    return torch.stack((count, torch.dot(real, real), torch.dot(imaginary, imaginary), torch.dot(real, imaginary)))
 
 
 def _products(sums: list[complex]) -> Products:
