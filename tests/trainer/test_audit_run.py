@@ -14,6 +14,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from tests.selection import chosen
+from tests.trainer.test_adversaries_noise import FAR, REPEATING, Release
 from zetadp import accountants
 from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, NoiseSource
 from zetadp.mechanisms.errors import InvalidParameter
@@ -152,6 +153,10 @@ SAMPLERS: dict[str, dict[str, Any]] = {
     "cyclic": {"sampling": {"kind": "cyclic_poisson", "groups": 3, "seed": 2}},
     "bands": {"sampling": {"kind": "cyclic_poisson", "groups": 3, "seed": 2}, "noise": {"kind": "banded", "bands": 3}},
 }
+BUFFERS: dict[str, Any] = {
+    "sampling": {"kind": "cyclic_poisson", "groups": 4, "seed": 2},
+    "noise": {"kind": "lambda_cgd", "decay": 0.8},
+}
 VARIED = {"augmentation": {"copies": 2, "phase": True}}
 DROPOUT = {
     "model": {
@@ -174,6 +179,18 @@ def test_a_missing_clip_is_found_in_every_kind_of_run(name: str, tmp_path: Path,
     assert honest is not None
     assert broken is not None
     assert (honest.status, broken.status) == ("consistent", "violated")
+
+
+@pytest.mark.parametrize("changes", [{}, SAMPLERS["bands"], BUFFERS], ids=["independent", "bands", "buffers"])
+def test_noise_that_comes_back_is_found_whether_or_not_noise_is_correlated(
+    changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for broken in (None, "every third noise", "slowly changing", "swinging", "equal halves"):
+        if broken is not None:
+            monkeypatch.setattr(releasing, "release", Release((FAR | REPEATING)[broken]))
+        report = run(audited(audit=None, **changes), tmp_path / str(broken))
+        assert report.noise_test is not None
+        assert report.noise_test.status == ("consistent" if broken is None else "violated")
 
 
 def begun(spec: Audited, folder: Path) -> Attempt:
