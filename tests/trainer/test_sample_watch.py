@@ -201,6 +201,17 @@ def test_units_that_are_not_in_one_step_of_an_epoch_are_found(changed: Callable[
 
 def test_an_attempt_that_begins_in_the_middle_of_an_epoch_is_no_violation() -> None:
     assert watched(ALLOCATED, 1, first=4).is_as_planned
+    # Nor is one that ends in it, and has seen no first step of an epoch.
+    assert watched(ALLOCATED, 1, first=4, steps=8).is_as_planned
+
+
+@pytest.mark.parametrize("kind", [PoissonSampling, FixedSizeSampling, RandomAllocation])
+def test_samples_of_everybody_and_nodes_without_anybody_are_no_violation(kind: Callable[..., Sampling]) -> None:
+    for units in (0, 5):
+        watch, everybody = SampleWatch(kind(records=5, expected_batch_size=5), units), torch.arange(units)
+        for step in range(1, 50):
+            watch.see(0, step, everybody, lambda everybody=everybody: everybody)
+        assert watch.is_as_planned
 
 
 class _Second:
