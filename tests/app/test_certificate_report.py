@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from tests.app.certificates_harness import lied
 from tests.app.forked import run_command
+from zetadp.app.certificates.facts.report import Check, Status
 from zetadp.app.certificates.facts.statement import PrivacyCertificate
+from zetadp.app.certificates.log.evidence import Evidence
 from zetadp.app.certificates.page.blocks import Document, Table
 from zetadp.app.certificates.page.factors import ANSWERED, NOT_HELD, OPEN, report_of
 from zetadp.app.certificates.page.html import html_of
 from zetadp.app.certificates.page.pdf import pdf_of
-from zetadp.app.certificates.signing.keys import PublicKeySet
+from zetadp.app.certificates.page.rendering import rendered
+from zetadp.app.certificates.signing.keys import PublicKeySet, jwks
 from zetadp.app.certificates.verification.verify import read
 from zetadp.app.kit.settings import Settings
 
@@ -62,6 +66,31 @@ def test_without_a_guarantee_the_first_factor_is_not_met(envelope: bytes, settin
 def test_a_delta_of_one_over_the_units_is_not_met(envelope: bytes, settings: Settings) -> None:
     found = rows(report_of(read(lied(envelope, settings, {"guarantee.delta": "0.002"}))))
     assert found["a delta that allows publishing somebody whole"][1] == NOT_HELD
+
+
+def test_a_signature_that_nobody_checked_is_open_and_a_broken_one_is_not_met(
+    envelope: bytes, keys: PublicKeySet, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    row = "who signed, and whether it was checked"
+    unchecked, (answer, state) = (
+        rows(rendered(envelope, None, Evidence(), report_of))[row],
+        rows(rendered(envelope, keys, Evidence(), report_of))[row],
+    )
+    assert unchecked[1] == OPEN
+    # The signature holds; whether the certificate is in the log and its key still counts wasn't checked.
+    assert "signature: holds" in answer
+    assert state == OPEN
+    others = jwks(Settings(data_dir=tmp_path_factory.mktemp("others")))
+    assert rows(rendered(envelope, others, Evidence(), report_of))[row][1] == NOT_HELD
+    passed = [Check(name="signature", status=Status.PASSED, detail="by k"), Check(name="log", status=Status.PASSED, detail="entry 1")]
+    assert rows(report_of(read(envelope), checks=passed))[row][1] == ANSWERED
+
+
+def test_delta_times_the_units_is_exact(envelope: bytes, settings: Settings) -> None:
+    certificate = read(lied(envelope, settings, {"guarantee.delta": "0.000996"}))
+    answer = rows(report_of(certificate))["a delta that allows publishing somebody whole"][0]
+    units = certificate.plan.units
+    assert answer == f"delta times {units} units is {(Decimal('0.000996') * units).normalize():f}"
 
 
 def test_the_report_is_a_page_and_a_pdf_and_claims_no_endorsement(certificate: PrivacyCertificate) -> None:

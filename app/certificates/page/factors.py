@@ -8,6 +8,7 @@ can't know (who may read the training data, how they were collected) stays open:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 
 from zetadp.app.certificates.facts.announced import AnnouncedFacts, earlier_in_words
 from zetadp.app.certificates.facts.audit import audit_in_words
@@ -81,16 +82,18 @@ def _checked(checks: Sequence[Check]) -> tuple[str, str]:
     if not checks:
         return "no keys were given", OPEN
     said = "; ".join(f"{check.name}: {'holds' if check.status is Status.PASSED else check.detail}" for check in checks)
-    is_good = all(check.status is not Status.FAILED for check in checks)
-    return said, ANSWERED if is_good else NOT_HELD
+    if any(check.status is Status.FAILED for check in checks):
+        return said, NOT_HELD
+    return said, ANSWERED if all(check.status is Status.PASSED for check in checks) else OPEN
 
 
 def _hazards(reading: Reading) -> Iterator[Row]:
     certificate = reading.certificate
     guarantee, run = certificate.guarantee, certificate.run
     if isinstance(guarantee, ApproximateDp):
-        large = float(guarantee.delta) * certificate.plan.units >= 1.0 and guarantee.pure_epsilon is None
-        said = f"delta times {certificate.plan.units} units is {float(guarantee.delta) * certificate.plan.units:.2g}"
+        product = Decimal(guarantee.delta) * certificate.plan.units
+        large = product >= 1 and guarantee.pure_epsilon is None
+        said = f"delta times {certificate.plan.units} units is {product.normalize():f}"
         yield "a delta that allows publishing somebody whole", said, NOT_HELD if large else ANSWERED
     yield "a unit that is smaller than a person", f"{reading.unit_meaning}; a person with several units is protected less", OPEN
     ledger = certificate.ledger

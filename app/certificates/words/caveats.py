@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import final
 
 from zetadp.app.certificates.facts import wording
@@ -30,7 +31,7 @@ class Caveat:
 def caveats(reading: Reading, guarantee: ApproximateDp) -> Iterator[Caveat]:
     """All caveats, the most serious first."""
     units = reading.certificate.plan.units
-    if float(guarantee.delta) * units >= 1.0 and guarantee.pure_epsilon is None:
+    if Decimal(guarantee.delta) * units >= 1 and guarantee.pure_epsilon is None:
         yield Caveat(f"Mind delta: it is one over the {units} units or more, and such a delta would allow publishing one of them whole.")
     if reading.assumptions:
         yield Caveat("It holds only if all of the following hold:", reading.assumptions)
