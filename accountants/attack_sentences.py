@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 from fractions import Fraction
+from typing import NamedTuple, final
 
 from zetadp.accountants.conversions import check_prior
 from zetadp.accountants.profile import check_alpha
@@ -25,12 +26,87 @@ CERTAIN = Fraction(1, 10**9)
 
 _DIGITS, _DIGITS_OF_REST = 3, 2
 
-_OTHERWISE = {
-    Adjacency.ADD_REMOVE: ("had the {unit} been left out", "this very {unit} wasn't left out"),
-    Adjacency.REPLACE_ONE: ("had the {unit}'s data been replaced by another's", "this very {unit}'s data weren't replaced by another's"),
-    Adjacency.ZERO_OUT: ("had the {unit}'s data been blanked out", "this very {unit}'s data weren't blanked out"),
+
+@final
+class NeighbourWords(NamedTuple):
+    r"""What an adjacency hides of one unit; ``{unit}`` stands for the unit's name.
+
+    Attributes:
+      choice: which data sets are neighbours.
+      otherwise: the neighbour without the unit's data, as a condition.
+      true: what is true of the one with them.
+      question: what an attack finds out.
+      absent, present: the two neighbours, as clauses.
+      shown: what isn't hidden, as a sentence; empty if nothing needs saying.
+    """
+
+    choice: str
+    otherwise: str
+    true: str
+    question: str
+    absent: str
+    present: str
+    shown: str
+
+
+_SHOWN = "That the {unit} is in the data at all isn't hidden."
+
+NEIGHBOURS = {
+    Adjacency.ADD_REMOVE: NeighbourWords(
+        choice="one {unit} more or less",
+        otherwise="had the {unit} been left out",
+        true="this very {unit} wasn't left out",
+        question="whether this {unit} was included or left out",
+        absent="the {unit} was left out",
+        present="the {unit} was included",
+        shown="",
+    ),
+    Adjacency.REPLACE_ONE: NeighbourWords(
+        choice="one {unit}'s data replaced by another's",
+        otherwise="had the {unit}'s data been replaced by another's",
+        true="this very {unit}'s data weren't replaced by another's",
+        question="whether this {unit}'s data are the real ones or another's",
+        absent="the {unit}'s data were replaced by another's",
+        present="the {unit}'s data are the real ones",
+        shown=_SHOWN,
+    ),
+    Adjacency.ZERO_OUT: NeighbourWords(
+        choice="one {unit}'s data blanked out",
+        otherwise="had the {unit}'s data been blanked out",
+        true="this very {unit}'s data weren't blanked out",
+        question="whether this {unit}'s data are the real ones or blanked out",
+        absent="the {unit}'s data were blanked out",
+        present="the {unit}'s data are the real ones",
+        shown=_SHOWN,
+    ),
 }
-"""The neighbour in which the unit's data are absent, as a condition; and what is true if they are present."""
+"""Every page words an adjacency by this table."""
+
+
+@final
+class Strength(NamedTuple):
+    r"""Our word for what a guarantee is worth, and up to where it holds.
+
+    Attributes:
+      name: how the guarantee is called.
+      guess: the largest probability of a right guess from even odds, in percent, rounded up as ``percent_up`` shows it.
+      delta: the largest delta.
+      publishes: whether delta times the number of units may be 1 or more, so that it would allow publishing one of them whole.
+    """
+
+    name: str
+    guess: float
+    delta: float
+    publishes: bool
+
+
+STRENGTHS = (
+    Strength("strong", 75.0, 1e-6, publishes=False),
+    Strength("moderate", 90.0, 1e-5, publishes=False),
+    Strength("weak", 99.0, 1e-3, publishes=True),
+    Strength("almost no", 100.0, 1.0, publishes=True),
+)
+"""From the strongest on; certificates and pages call a guarantee by the first whose limits it keeps."""
 
 _NOBODY = "Nothing is promised to anybody: no part of what was released is private."
 
@@ -63,14 +139,14 @@ def naming_sentence(false_positives: float, false_negatives: float, neighbours: 
     if neighbours is None:
         return _NOBODY
     unit = _spelled(neighbours[1])
-    alpha, otherwise = _printed(false_positives), _OTHERWISE[neighbours[0]][0].replace("{unit}", unit)
+    alpha, otherwise = _printed(false_positives), NEIGHBOURS[neighbours[0]].otherwise.replace("{unit}", unit)
     above = 1 if false_positives == 0.0 else max(Fraction(1), Fraction(Decimal(repr(false_positives))) / Fraction(false_positives))
     rate = (1 - Fraction(false_negatives)) * above
-    shown = f" (That the {unit} is in the data at all isn't hidden.)" if neighbours[0] is Adjacency.REPLACE_ONE else ""
+    shown = NEIGHBOURS[neighbours[0]].shown.replace("{unit}", unit)
     test = f"test that would name this very {unit} with probability {alpha} % {otherwise}"
     if rate >= 1 - CERTAIN:
         return f"Nothing is promised: a {test} may name the {unit} with probability 100 %."
-    return f"A {test} names the {unit} with probability at most {percent_up(rate)}.{shown}"
+    return f"A {test} names the {unit} with probability at most {percent_up(rate)}.{f' ({shown})' if shown else ''}"
 
 
 def guessing_sentence(prior: float, success: float, neighbours: Neighbours | None) -> str:
@@ -92,7 +168,7 @@ def guessing_sentence(prior: float, success: float, neighbours: Neighbours | Non
         raise InvalidParameter("success", "in [0, 1]", success)
     if neighbours is None:
         return _NOBODY
-    true = _OTHERWISE[neighbours[0]][1].replace("{unit}", _spelled(neighbours[1]))
+    true = NEIGHBOURS[neighbours[0]].true.replace("{unit}", _spelled(neighbours[1]))
     who = f"who knows all other data, and considers it {_printed(prior)} % likely beforehand that {true},"
     printed = Fraction(Decimal(repr(prior)))
     blind = max(printed, 1 - printed)
@@ -101,6 +177,36 @@ def guessing_sentence(prior: float, success: float, neighbours: Neighbours | Non
     if rate >= 1 - CERTAIN:
         return f"Nothing is promised: somebody {who} may be right about that with probability 100 %."
     return f"Somebody {who} is right about that with probability at most {percent_up(rate)} (a blind guess: {percent_up(blind)})."
+
+
+def strength(success: float, delta: Decimal, units: int | None) -> Strength:
+    r"""The word for a guarantee.
+
+    Args:
+      success: an upper bound on the probability of a right guess from even odds, in [0, 1].
+      delta: of the guarantee, in [0, 1].
+      units: how many there are, all of which delta concerns; None where nobody knows.
+
+    >>> [strength(0.74, Decimal(delta), 100_000).name for delta in ("0", "1e-6", "2e-6", "1e-5", "1e-3", "0.1")]
+    ['strong', 'strong', 'moderate', 'weak', 'weak', 'almost no']
+    """
+    guess = Fraction(percent_up(Fraction(success)).removesuffix(" %"))
+    publishes = units is not None and delta * units >= 1
+    return next(one for one in STRENGTHS if guess <= one.guess and delta <= Decimal(repr(one.delta)) and publishes <= one.publishes)
+
+
+def strengths_in_words() -> str:
+    r"""What the words for a strength mean.
+
+    >>> strengths_in_words()[:95]
+    'Protection is called strong if a guess from even odds is right with probability at most 75 % an'
+    """
+    first, second, third = (f"{one.guess:g} % and delta is at most {_plain(Decimal(repr(one.delta)))}" for one in STRENGTHS[:3])
+    return (
+        f"Protection is called strong if a guess from even odds is right with probability at most {first}; moderate up to {second}; weak up "
+        f"to {third}; and almost none beyond. Where the number of units is known and delta times it is 1 or more, it is weak at best: such a "
+        "delta would allow publishing one of them whole. These words are ours."
+    )
 
 
 def percent_up(rate: Fraction) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import random
 import re
+from decimal import Decimal
 from fractions import Fraction
 
 import pytest
 
 from zetadp.accountants import NonPrivate, profile
-from zetadp.accountants.attack_sentences import guessing_sentence, naming_sentence, percent_up
+from zetadp.accountants.attack_sentences import STRENGTHS, guessing_sentence, naming_sentence, percent_up, strength
 from zetadp.mechanisms import Adjacency
 from zetadp.mechanisms.errors import InvalidParameter
 
@@ -37,7 +38,7 @@ def told(sentence: str) -> Fraction:
 @pytest.mark.parametrize("adjacency", Adjacency)
 def test_the_neighbour_is_that_of_the_adjacency(adjacency: Adjacency) -> None:
     named = naming_sentence(0.01, 0.9077, (adjacency, "patient"))
-    ending = " (That the patient is in the data at all isn't hidden.)" if adjacency is Adjacency.REPLACE_ONE else ""
+    ending = " (That the patient is in the data at all isn't hidden.)" if adjacency is not Adjacency.ADD_REMOVE else ""
     assert named == (
         f"A test that would name this very patient with probability 1 % {OTHERWISE[adjacency]} names the patient with probability at most "
         f"9.24 %.{ending}"
@@ -116,3 +117,33 @@ def test_percents_are_rounded_up() -> None:
     for _ in range(2000):
         rate = Fraction(10 ** stream.uniform(-12, 0))
         assert rate <= Fraction(percent_up(rate).removesuffix(" %")) / 100 <= rate * Fraction("1.0101")
+
+
+# Strengths
+
+
+@pytest.mark.parametrize(
+    ("success", "delta", "units", "name"),
+    [
+        (0.5, "0", None, "strong"),
+        (0.75, "1e-6", None, "strong"),
+        (0.7501, "1e-6", None, "moderate"),
+        (0.5, "1.1e-6", None, "moderate"),
+        (0.8999, "1e-5", None, "moderate"),
+        (0.5, "0.00002", None, "weak"),
+        (0.99, "1e-3", None, "weak"),
+        (0.5, "0.0011", None, "almost no"),
+        (0.991, "0", None, "almost no"),
+        (0.5, "1e-6", 999_999, "strong"),
+        (0.5, "1e-6", 1_000_000, "weak"),
+    ],
+)
+def test_a_strength_holds_up_to_its_limits_and_not_beyond(success: float, delta: str, units: int | None, name: str) -> None:
+    assert strength(success, Decimal(delta), units).name == name
+
+
+def test_more_success_a_larger_delta_and_more_units_never_have_a_better_strength() -> None:
+    successes, deltas = (0.5, 0.75, 0.751, 0.9, 0.95, 0.99, 1.0), [Decimal(text) for text in ("0", "1e-9", "1e-6", "1e-5", "1e-3", "0.5")]
+    for units in (None, 1, 10**5, 10**9):
+        ranks = [[STRENGTHS.index(strength(success, delta, units)) for delta in deltas] for success in successes]
+        assert all(row == sorted(row) for row in (*ranks, *map(list, zip(*ranks, strict=True))))

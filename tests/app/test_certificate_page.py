@@ -112,6 +112,18 @@ def test_a_guarantee_that_hides_little_is_called_weak(envelope: bytes, settings:
     assert document.verdict.headline.startswith("Weak privacy guarantee")
 
 
+def test_a_guarantee_has_the_word_that_pages_have_for_its_delta_and_units(envelope: bytes, settings: Settings, keys: PublicKeySet) -> None:
+    for delta, name in (("1e-06", "Strong"), ("1e-05", "Moderate"), ("1e-04", "Weak"), ("0.002", "Almost no")):
+
+        def change(statement: dict[str, dict[str, dict[str, object]]], delta: str = delta) -> None:
+            pair = {"epsilon": "0.5", "delta": delta}
+            statement["predicate"]["guarantee"] |= {**pair, "delta_curve": [pair]}
+
+        verdict = rendered(forged(envelope, settings, change), keys, Evidence()).verdict
+        assert f"{name} protection." in [line[: len(name) + 12] for line in verdict.lines]
+        assert verdict.headline.startswith("Weak") == (name in ("Weak", "Almost no"))
+
+
 def test_a_broken_signature_is_the_only_headline(envelope: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     document = rendered(envelope, jwks(Settings(data_dir=tmp_path_factory.mktemp("others"))), Evidence())
     assert (document.verdict.tone, document.verdict.headline) == (Tone.NONE, "DO NOT RELY ON THIS CERTIFICATE")

@@ -16,13 +16,16 @@ from zetadp.app.certificates.page.blocks import Block, Bullets, CurvePlot, Docum
 from zetadp.app.certificates.words.caveats import Caveat, caveats, not_covered_elsewhere
 from zetadp.app.certificates.words.reading import Reading
 from zetadp.app.certificates.words.releases import noise_figures, sampling_in_words, sensitivity_figures
-from zetadp.app.certificates.words.strength import advantage, at_certified_pair, caution, nothing_promised, strength, worth_of_sampling
+from zetadp.app.certificates.words.strength import (
+    at_certified_pair,
+    attack_sentences,
+    caution,
+    is_weak,
+    nothing_promised,
+    strength_in_words,
+    worth_of_sampling,
+)
 from zetadp.mechanisms import AnyMechanism
-
-_TOGETHER = "All pairs together may promise more than the certified one does; both hold. From all of them:"
-
-WEAK_FROM = 0.9
-"""From this rate of correct guesses on (chance is one half), the page calls a guarantee weak."""
 
 MOST_ROWS = 50
 """Different releases that the page shows; the file has all."""
@@ -84,22 +87,21 @@ def _verdict(reading: Reading, checks: Sequence[Check]) -> Verdict:
     if isinstance(guarantee, NoGuarantee):
         lines = (f"Why: {guarantee.reason}.", nothing_promised(reading), *caution(reading, guarantee), _trust(reading), *words)
         return Verdict(Tone.NONE, "THERE IS NO PRIVACY GUARANTEE", (), lines)
-    is_weak = (1.0 + advantage(at_certified_pair(guarantee))) / 2.0 >= WEAK_FROM
-    lines = (*_meaning(reading, guarantee, is_weak=is_weak), *words)
+    weak = is_weak(reading, guarantee)
+    lines = (*_meaning(reading, guarantee), *words)
     beside = tuple(caveats(reading, guarantee))
-    headline = f"{'Weak privacy guarantee' if is_weak else 'Privacy guarantee'}: epsilon {guarantee.epsilon} at delta {guarantee.delta}"
+    headline = f"{'Weak privacy guarantee' if weak else 'Privacy guarantee'}: epsilon {guarantee.epsilon} at delta {guarantee.delta}"
     if any(check.name == "signature" and check.status is Status.NOT_CHECKED for check in checks):
         unsigned = Caveat("No keys were given, so nobody checked who signed this. What follows is only what the file says.")
         return Verdict(Tone.WEAK, f"Not verified. {headline}", (unsigned, *beside), lines)
-    return Verdict(Tone.WEAK if is_weak else Tone.STATED, headline, beside, lines)
+    return Verdict(Tone.WEAK if weak else Tone.STATED, headline, beside, lines)
 
 
-def _meaning(reading: Reading, guarantee: ApproximateDp, *, is_weak: bool) -> Iterator[str]:
+def _meaning(reading: Reading, guarantee: ApproximateDp) -> Iterator[str]:
     if guarantee.pure_epsilon is not None:
         yield f"It also holds with epsilon {guarantee.pure_epsilon} at delta 0: pure differential privacy."
-    yield from strength(reading, at_certified_pair(guarantee))
-    if is_weak:
-        yield f"That is a weak guarantee: it still allows an attack on one {reading.unit} that is nearly always right."
+    yield from attack_sentences(reading, at_certified_pair(guarantee))
+    yield strength_in_words(reading, guarantee)
     yield f"Protected: each {reading.unit} of the {reading.kind.protected}; {reading.unit_meaning}."
     yield f"Against: anyone who sees what was released. Formally, it is (epsilon, delta)-differential privacy: {reading.neighbours}."
     yield _trust(reading)
@@ -147,7 +149,10 @@ def _curve(reading: Reading, guarantee: ApproximateDp) -> tuple[Block, ...]:
         CurvePlot(points, (float(guarantee.epsilon), float(guarantee.delta)), described),
         Table(("epsilon", "delta"), rows, frozenset({0, 1})),
         Text(
-            ("All pairs together may promise more than the certified one does; both hold. From all of them:", *strength(reading, guarantee))
+            (
+                "All pairs together may promise more than the certified one does; both hold. From all of them:",
+                *attack_sentences(reading, guarantee),
+            )
         ),
     )
 

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from decimal import Decimal
 
-from zetadp.accountants.attack_sentences import EVEN_ODDS, FALSE_POSITIVES, Neighbours, guessing_sentence, naming_sentence
+from zetadp.accountants.attack_sentences import (
+    EVEN_ODDS,
+    FALSE_POSITIVES,
+    Neighbours,
+    Strength,
+    guessing_sentence,
+    naming_sentence,
+    strength,
+    strengths_in_words,
+)
 from zetadp.app.certificates.facts.guarantee import ApproximateDp, DeltaPoint, NoGuarantee
 from zetadp.app.certificates.words.reading import Reading
 
@@ -55,12 +65,32 @@ def at_certified_pair(claim: ApproximateDp) -> ApproximateDp:
     )
 
 
-def strength(reading: Reading, guarantee: ApproximateDp) -> tuple[str, str]:
+def attack_sentences(reading: Reading, guarantee: ApproximateDp) -> tuple[str, str]:
     """What an attacker gains, in figures, in the sentences that calculators show too: by every point of the claim's curve."""
     neighbours = _neighbours(reading)
     missed = max(0.0, math.nextafter(1.0 - most_true_positives(guarantee, FALSE_POSITIVES), -math.inf))
-    right = min(1.0, math.nextafter((1.0 + advantage(guarantee)) / 2.0, math.inf))
-    return naming_sentence(FALSE_POSITIVES, missed, neighbours), guessing_sentence(EVEN_ODDS, right, neighbours)
+    return naming_sentence(FALSE_POSITIVES, missed, neighbours), guessing_sentence(EVEN_ODDS, _right_guess(guarantee), neighbours)
+
+
+def _right_guess(guarantee: ApproximateDp) -> float:
+    return min(1.0, math.nextafter((1.0 + advantage(guarantee)) / 2.0, math.inf))
+
+
+def _strength(reading: Reading, guarantee: ApproximateDp) -> Strength:
+    """By the certified pair alone, as on every page. A pure guarantee's delta allows publishing nobody."""
+    units = reading.certificate.plan.units if guarantee.pure_epsilon is None else None
+    return strength(_right_guess(at_certified_pair(guarantee)), Decimal(guarantee.delta), units)
+
+
+def is_weak(reading: Reading, guarantee: ApproximateDp) -> bool:
+    """Whether the page leads with the word."""
+    return _strength(reading, guarantee).name in ("weak", "almost no")
+
+
+def strength_in_words(reading: Reading, guarantee: ApproximateDp) -> str:
+    """The word that every page has for these figures, and what it means."""
+    name = _strength(reading, guarantee).name
+    return f"{name.capitalize()} protection. {strengths_in_words()}"
 
 
 def nothing_promised(reading: Reading) -> str:
