@@ -1,6 +1,7 @@
 // A page that queries one endpoint while you type: a comparison with a paper, or the best shape of noise.
 
 import { announce, bound, byId, el, figure } from "./core.js";
+import { derivation } from "./derivation.js";
 import { directionOf, ordered, summary, table } from "./findings.js";
 import { gathered } from "./form.js";
 import { keepAsking } from "./keep-asking.js";
@@ -24,7 +25,7 @@ function show(answer) {
   } else {
     byId("headline").textContent = `std_real ${bound(answer.std_real, { digits: 6 })}, std_imag ${bound(answer.std_imag, { digits: 6 })}`;
     byId("sentences").replaceChildren(...shape(answer).map((line) => el("p", {}, line)));
-    rest.replaceChildren(el("h2", {}, "How it is computed"), el("p", {}, el("a", { href: "/proofs/noise_shape" }, "Read the proof"), "."), steps(answer.derivation));
+    rest.replaceChildren(el("h2", {}, "How it is computed"), el("p", {}, el("a", { href: "/proofs/noise_shape" }, "Read the proof"), "."), derivation(answer.derivation));
   }
   announce(byId("headline").textContent);
 }
@@ -32,16 +33,8 @@ function show(answer) {
 function shape(answer) {
   return [
     `mu is at most ${bound(answer.mu_optimal)}; circular noise of the same size has ${bound(answer.mu_circular)}.`,
-    `For the same privacy, circular noise has a mean squared error ${figure(1 / answer.squared_error_ratio, 4)} times as large.`,
+    `For the same privacy, circular noise has a mean squared error about ${figure(1 / answer.squared_error_ratio, 4)} times as large.`,
   ];
-}
-
-function steps(derivation) {
-  const head = ["Symbol", "Value", "Formula", "Source"];
-  const rows = derivation.map((step) =>
-    el("tr", {}, el("th", { scope: "row" }, step.symbol), el("td", { class: "mono" }, typeof step.value === "number" ? figure(step.value, 8) : step.value), el("td", {}, step.formula), el("td", {}, step.source)),
-  );
-  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Derivation" }, el("table", { class: "stacked" }, el("thead", {}, el("tr", {}, ...head.map((name) => el("th", { scope: "col" }, name)))), el("tbody", {}, ...rows)));
 }
 
 keepAsking({ form, path: form.dataset.pathAsked, fields, body: () => gathered(fields), show, inputOf });

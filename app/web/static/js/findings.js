@@ -1,6 +1,7 @@
 // Printed statements next to proven ones, as a table that says in words what each print does to a reader who relies on it.
 
 import { bound, el, figure, number } from "./core.js";
+import { inLine } from "./derivation.js";
 
 /** Each direction: in a tag, its colour, and in a sentence. */
 export const VERDICTS = {
@@ -21,11 +22,15 @@ export function erratum(row) {
   return el("a", { href: `/papers#${row}` }, row);
 }
 
-/** The proved number, rounded to the side on which it promises less; which that is follows from what the print was found to do. */
-export function proven(of) {
+/**
+ * The proved number, rounded to the side on which it promises less: upwards for an upper bound (`isUpper`), else as follows from what the print
+ * was found to do. Where nothing says which side that is, it stands in full.
+ */
+export function proven(of, isUpper = false) {
   const [printed, value] = [number(of.printed), number(of.proven)];
   if (Number.isNaN(value)) return "no number";
-  if (of.direction !== "overclaims" && of.direction !== "loose") return figure(value, 6);
+  if (isUpper) return bound(value, { digits: 6 });
+  if (!Number.isFinite(value) || (of.direction !== "overclaims" && of.direction !== "loose")) return Number.isFinite(value) ? String(value) : bound(value);
   const smallerIsStronger = (of.direction === "overclaims") === printed < value;
   return bound(value, { digits: 6, down: !smallerIsStronger });
 }
@@ -37,7 +42,7 @@ function printed(of) {
 function row(finding) {
   // What follows for epsilon says more than the quantity it follows from.
   const point = finding.epsilon[0];
-  const shown = point ? { ...point, direction: point.direction } : finding;
+  const shown = point || finding;
   const what = point ? `epsilon at delta ${point.at}` : finding.quantity;
   const detail = [
     point ? el("p", {}, `From: ${finding.quantity}: printed ${printed(finding)}, proven ${proven(finding)}.`) : null,
@@ -45,7 +50,7 @@ function row(finding) {
     el("p", {}, "Proven: ", finding.proven_formula),
     finding.note ? el("p", {}, finding.note) : null,
     finding.derivation.length
-      ? el("ul", {}, ...finding.derivation.map((step) => el("li", {}, `${step.symbol} = ${typeof step.value === "number" ? figure(step.value, 8) : step.value} (${step.formula}; ${step.source})`)))
+      ? el("ul", {}, ...finding.derivation.map((step) => el("li", {}, inLine(step))))
       : null,
     finding.counterexample ? el("p", {}, "Smallest counterexample: ", finding.counterexample.description) : null,
   ];
@@ -54,7 +59,7 @@ function row(finding) {
     {},
     el("th", { scope: "row" }, what, el("div", { class: "soft source" }, `${finding.paper}, ${finding.where}`)),
     el("td", { "data-name": "Published", class: "mono" }, printed(shown)),
-    el("td", { "data-name": "Proven", class: "mono" }, proven(shown)),
+    el("td", { "data-name": "Proven", class: "mono" }, proven(shown, Boolean(point))),
     el("td", { "data-name": "Verdict" }, verdict(shown.direction), el("details", {}, el("summary", {}, "Why"), ...detail)),
     el("td", { "data-name": "Row" }, erratum(finding.erratum)),
   );
