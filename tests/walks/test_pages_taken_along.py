@@ -112,3 +112,17 @@ def test_every_plot_can_be_taken_as_figures_and_as_a_drawing(context: Any, addre
         drawing = given.value.path().read_text(encoding="utf-8")
         assert ET.fromstring(drawing).tag == "{http://www.w3.org/2000/svg}svg"
         assert "var(--" not in drawing
+
+
+def test_a_plot_tells_the_figures_of_the_point_under_the_pointer_in_full(context: Any, address: str) -> None:
+    page = opened(context, address, "/calculators/gaussian?std=4&plot=delta")
+    drawing = page.locator("#plots svg")
+    assert page.inner_text("#plots .reading").strip() == ""
+    drawing.hover()
+    page.locator("#plots .reading", has_text=",").wait_for()
+    x, y = page.inner_text("#plots .reading").split(", ")
+    unfold(page, "Show as a table")
+    cells = [row.locator("td").all_inner_texts() for row in page.locator("#plots figure tbody tr").all()]
+    assert ["delta", x, y] in cells
+    page.mouse.move(0, 0)
+    page.locator("#plots .reading:not(:has-text(','))").wait_for()

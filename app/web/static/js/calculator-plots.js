@@ -1,7 +1,8 @@
 // A calculator's plots: each is requested separately and after the answer, which never waits for them.
 
 import { Problem, api, number, refusal, request } from "./core.js";
-import { linePlot } from "./plots.js";
+import { attackerWords, linePlot } from "./plots.js";
+import { neighbourWords } from "./terms.js";
 
 const spaced = (from, to, count) => Array.from({ length: count }, (_, place) => from + ((to - from) * place) / (count - 1));
 const powers = (from, to, count) => spaced(Math.log(from), Math.log(to), count).map(Math.exp);
@@ -15,7 +16,7 @@ export function inner(event) {
 }
 
 /** What of a mechanism says how much noise it has. */
-export function scaleOf(mechanism) {
+function scaleOf(mechanism) {
   if (mechanism.kind.endsWith("_dp")) return undefined; // declared: its epsilon is no noise's
   return SCALES.find((one) => mechanism[one] !== undefined && mechanism[one] !== null);
 }
@@ -23,7 +24,8 @@ export function scaleOf(mechanism) {
 /** Draws those that are wanted ("all" or one's name) into `place`, each as soon as it is there. */
 export async function draw(place, wanted, { event, profile, delta, signal }) {
   const epsilon = number(profile.epsilon[0].upper);
-  const of = { event, delta, signal, epsilon, end: Number.isFinite(epsilon) && epsilon > 0 ? 2 * epsilon : 10, quick: profile.gdp_mu !== null };
+  const words = neighbourWords(profile.adjacency, profile.unit);
+  const of = { event, delta, signal, epsilon, words, end: Number.isFinite(epsilon) && epsilon > 0 ? 2 * epsilon : 10, quick: profile.gdp_mu !== null };
   place.setAttribute("aria-busy", "true");
   let drawn = 0;
   for (const [name, plot] of Object.entries(PLOTS)) {
@@ -75,11 +77,12 @@ const PLOTS = {
     });
   },
   async attacker(of) {
+    if (!of.words) return null; // no part is private, so there are no neighbours
     const alphas = of.quick ? [...powers(1e-4, 0.1, 12), ...spaced(0.15, 1, 18)] : [0.001, 0.01, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.85, 1];
     const curve = await ask(of, { alphas });
     return linePlot({
       title: "The attacker's errors",
-      about: "For each probability of naming someone who was left out, the least probability of missing the same person when they took part; the dashed line is blind guessing. Between computed points, the line stays on the safe side.",
+      about: `${attackerWords(of.words)} The dashed line is blind guessing. Between computed points, the line stays on the safe side.`,
       x: { label: "false positives" },
       y: { label: "false negatives (lower bound)" },
       series: [

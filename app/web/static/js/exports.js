@@ -2,7 +2,7 @@
 
 import { byId, copy } from "./core.js";
 
-export function exported(what, { path, body }) {
+function exported(what, { path, body }) {
   const json = JSON.stringify(body, null, 2);
   const here = location.origin;
   switch (what) {

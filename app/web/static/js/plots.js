@@ -26,10 +26,15 @@ function script(path) {
 const SERIES = ["var(--series-1)", "var(--series-2)", "var(--series-3)", "var(--series-4)"];
 const DASHES = ["none", "6 3", "2 3", "8 3 2 3"];
 
+/** What a plot of an attacker's errors shows, in the words of its neighbours. */
+export function attackerWords({ absent, present }) {
+  return `For each probability with which an attack names the unit although ${absent}, the least probability that it misses the unit when ${present}.`;
+}
+
 /**
  * A figure with lines, once the library that draws it is there.
  * @param {object} of title, about (what it shows, in a sentence), x and y: {label, log}, series: [{name, points: [[x, y], ...]}],
- *   marks: [[x, y, name], ...], steps: whether a line holds its left value up to the next point, dots: whether its points are shown,
+ *   marks: [[x, y, name], ...], dots: whether its points are shown,
  *   file: name without ending, heading: the title's element (h3). A series may say by itself what is drawn between points (curve): a bound keeps to its safe side.
  */
 export async function linePlot(of) {
@@ -49,6 +54,7 @@ export async function linePlot(of) {
   const rows = [["series", of.x.label, of.y.label], ...of.series.flatMap((series) => series.points.map(([x, y]) => [series.name, x, y]))];
   figure.append(
     svg,
+    reading(svg, drawn.length),
     el("figcaption", {}, of.about, legend(drawn)),
     el(
       "div",
@@ -74,7 +80,7 @@ function draw(of, drawn) {
       stroke: SERIES[place % SERIES.length],
       strokeDasharray: DASHES[place % DASHES.length],
       strokeWidth: 2,
-      curve: series.curve || (of.steps ? "step-after" : "linear"),
+      curve: series.curve || "linear",
     };
     marks.push(Plot.line(series.points, options));
     if (of.dots || series.points.length < 3) marks.push(Plot.dot(series.points, { ...options, strokeDasharray: undefined, curve: undefined }));
@@ -82,10 +88,32 @@ function draw(of, drawn) {
   for (const [x, y] of of.marks || []) {
     if (usable(x, of.x) && usable(y, of.y)) marks.push(Plot.dot([[x, y]], { x: (point) => point[0], y: (point) => point[1], r: 5, fill: "var(--focus)" }));
   }
+  marks.push(...crosshair(drawn));
   const axis = (given) => ({ label: given.label, type: given.log ? "log" : "linear", tickFormat: given.log ? short : undefined, nice: !given.log });
   // Drawn at the size it is shown in: text that was scaled down would be too small to read.
   const width = Math.max(280, Math.min(WIDEST, document.documentElement.clientWidth - 64));
   return Plot.plot({ width, height: 300, marginLeft: 66, marginBottom: 46, style: { fontSize: "13px" }, x: axis(of.x), y: axis(of.y), marks });
+}
+
+/** Lines through the point nearest to the pointer. */
+function crosshair(drawn) {
+  const points = drawn.flatMap((series) => series.points.map(([x, y]) => ({ x, y, name: series.name })));
+  const at = (more) => Plot.pointer({ x: "x", y: "y", maxRadius: Infinity, ...more });
+  return [
+    Plot.ruleX(points, at({ y: null, py: "y", stroke: "var(--soft)", strokeDasharray: "2 2" })),
+    Plot.ruleY(points, at({ x: null, px: "x", stroke: "var(--soft)", strokeDasharray: "2 2" })),
+    Plot.dot(points, at({ r: 4, fill: "var(--focus)" })),
+  ];
+}
+
+/** The figures of that point, in full: rounded ones might promise more. */
+function reading(svg, series) {
+  const line = el("p", { class: "reading mono noprint" }, "\u00a0");
+  svg.addEventListener("input", () => {
+    const point = svg.value;
+    line.textContent = point ? `${series > 1 ? `${point.name}: ` : ""}${point.x}, ${point.y}` : "\u00a0";
+  });
+  return line;
 }
 
 /** A tick that fits its margin. */
