@@ -203,9 +203,9 @@ def strengths_in_words() -> str:
     """
     first, second, third = (f"{one.guess:g} % and delta is at most {_plain(Decimal(repr(one.delta)))}" for one in STRENGTHS[:3])
     return (
-        f"Protection is called strong if a guess from even odds is right with probability at most {first}; moderate up to {second}; weak up "
-        f"to {third}; and almost none beyond. Where the number of units is known and delta times it is 1 or more, it is weak at best: such a "
-        "delta would allow publishing one of them whole. These words are ours."
+        f"Protection is called strong if a guess from even odds is right with probability at most {first}; moderate up to {second}; weak "
+        f"up to {third}; and almost none beyond. Where the number of units is known and delta times it is 1 or more, it is weak at best: "
+        "such a delta would allow publishing one of them whole. These words are ours."
     )
 
 

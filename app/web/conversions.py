@@ -29,7 +29,7 @@ NOTIONS = {
     "approximate": Notion(
         "Approximate: epsilon and delta",
         (("epsilon", "Epsilon", "1"), ("delta", "Delta", "0.00001")),
-        "The same, except for outputs of probability delta.",
+        "Any outcome is at most e^epsilon times as probable as with a neighbour, plus delta.",
     ),
     "zcdp": Notion("Concentrated: rho", (("rho", "Rho", "0.5"),), "The Renyi divergence of every order is at most rho times the order."),
     "rdp": Notion(

@@ -2,6 +2,8 @@ r"""What the terms of this service mean. Its vocabulary page and the handbook's 
 
 from __future__ import annotations
 
+from zetadp.accountants.attack_sentences import strengths_in_words
+
 VOCABULARY: tuple[tuple[str, str], ...] = (
     ("mechanism", "adds noise to a query's value and releases it; states its own privacy loss"),
     ("sensitivity", "how far one unit can move the value: `l2`, `l1`, and for complex queries `l2_real`, `l2_imag`"),
@@ -66,12 +68,7 @@ VOCABULARY: tuple[tuple[str, str], ...] = (
         "what a guarantee bounds, worded the same everywhere: a test that would name this very unit with probability 1 % had the unit been "
         "left out names the unit with at most the stated probability; this is about one unit, not about a share of all units",
     ),
-    (
-        "strength",
-        "our word for an epsilon and a delta: **strong** while a guess from even odds whether one unit took part is right with probability "
-        "at most 75 %, **moderate** up to 90 %, **weak** up to 99 %; at most moderate from delta 0.001 on, at most weak from 0.01 on, "
-        "and almost none from 0.1 on",
-    ),
+    ("strength", f"our word for an epsilon and a delta. {strengths_in_words()}"),
     (
         "local release",
         "each record is released on its own (`local_laplace`, `local_gaussian`, `duchi_linf`, `spof_coefficients`); k "

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
+from zetadp.accountants.attack_sentences import NEIGHBOURS
+
 
 @final
 @dataclass(frozen=True)
@@ -82,9 +84,7 @@ FIELDS: dict[str, Words] = {
 }
 
 CHOICES: dict[str, str] = {
-    "add_remove": "one unit more or less",
-    "replace_one": "one unit's data replaced by another's",
-    "zero_out": "one unit's data blanked out",
+    **{adjacency.value: words.choice.replace("{unit}", "unit") for adjacency, words in NEIGHBOURS.items()},
     "per_component": "of each real component",
     "total": "of the whole complex number",
     "poisson": "each unit independently (Poisson)",

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from zetadp.app.web.terms import TERMS
+
 ROOT = Path(__file__).parents[2]
 TESTS, SCRIPTS = ROOT / "tests" / "scripts", ROOT / "app" / "web" / "static" / "js"
 TYPESCRIPT = ROOT / "build" / "generators" / "node_modules" / "typescript" / "lib" / "tsc.js"
@@ -21,6 +23,7 @@ def test_scripts_pass_their_own_tests(tmp_path: Path) -> None:
     shutil.copytree(SCRIPTS, tmp_path / "js")
     for path in TESTS.glob("*.mjs"):
         shutil.copy(path, tmp_path)
+    (tmp_path / "terms.json").write_text(TERMS)
     # Browsers load the scripts as modules; Node has to be told.
     (tmp_path / "package.json").write_text(json.dumps({"type": "module"}))
     files = sorted(path.name for path in TESTS.glob("*.test.mjs"))

@@ -71,6 +71,23 @@ def test_every_file_that_a_page_names_is_there(path: str, client: TestClient) ->
     assert [one for one in named if client.get(one).status_code != 200] == []
 
 
+@pytest.mark.parametrize("path", PAGES)
+def test_no_page_says_of_delta_that_epsilon_is_exceeded_with_it_or_calls_an_epsilon_alone_strong(path: str, client: TestClient) -> None:
+    text = client.get(path).text
+    # With (epsilon, delta) the loss may exceed epsilon with a larger probability than delta.
+    assert "may be exceeded" not in text
+    assert "except for outputs of probability delta" not in text
+    assert "0.1 is strong" not in text
+
+
+def test_pages_carry_the_words_that_the_service_has(client: TestClient) -> None:
+    found = re.search(r'data-terms="([^"]*)"', client.get("/").text)
+    assert found is not None
+    terms = json.loads(html.unescape(found[1]))
+    assert set(terms["neighbours"]) == {one.value for one in Adjacency}
+    assert terms["defined"] in html.unescape(client.get("/vocabulary").text)
+
+
 def test_pages_files_and_catalogues_go_out_compressed_and_other_answers_as_they_are(client: TestClient) -> None:
     for path in ("/", "/v1/algorithms", "/static/zetadp.css", "/static/vendor/redoc/redoc.standalone.js", "/openapi.json"):
         answer = client.get(path, headers={"accept-encoding": "gzip"})

@@ -1,4 +1,6 @@
-// As much of a browser as scripts touch when they are loaded: no element does anything.
+// As much of a browser as scripts touch when they are loaded: no element does anything. The page carries the service's words.
+
+import { readFileSync } from "node:fs";
 
 class Nothing {
   dataset = {};
@@ -7,7 +9,7 @@ class Nothing {
 }
 
 globalThis.document = {
-  documentElement: new Nothing(),
+  documentElement: Object.assign(new Nothing(), { dataset: { terms: readFileSync(new URL("terms.json", import.meta.url), "utf8") } }),
   addEventListener() {},
   getElementById: () => new Nothing(),
 };

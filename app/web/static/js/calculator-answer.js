@@ -1,9 +1,10 @@
 // A calculator's answer in words.
 
-import { bound, byId, el, figure, announce } from "./core.js";
 import { inner } from "./calculator-plots.js";
-
-const NEIGHBOURS = { add_remove: "one unit more or less", replace_one: "one unit replaced by another", zero_out: "one unit blanked out" };
+import { announce, bound, byId, el } from "./core.js";
+import { rows } from "./derivation.js";
+import { outdate } from "./meaning.js";
+import { neighbourWords } from "./terms.js";
 
 /** The line on top. `answer` is a profile if the guarantee was requested, else a calibration. */
 export function headline(mode, answer, delta, records) {
@@ -32,16 +33,15 @@ export function remarks(answer, delta) {
 
 /** What can void the guarantee, for directly after it, and what it hides. */
 export function sentences(profile) {
-  const count = profile.caveats.length;
-  const held = `Holds under ${count} condition${count === 1 ? "" : "s"}`;
-  const caveats = count ? [el("details", {}, el("summary", {}, held), el("ul", { class: "caveats" }, ...profile.caveats.map((line) => el("li", {}, line))))] : [];
-  const hidden = NEIGHBOURS[profile.adjacency]?.replace("unit", profile.unit.replaceAll("_", " "));
-  return [...caveats, hidden ? el("p", { class: "soft" }, `Hidden: ${hidden}.`) : null].filter(Boolean);
+  const caveats = profile.caveats.length ? [el("p", { class: "title" }, "It holds only if:"), el("ul", { class: "caveats" }, ...profile.caveats.map((line) => el("li", {}, `${line}.`)))] : [];
+  const words = neighbourWords(profile.adjacency, profile.unit);
+  return [...caveats, ...(words ? [el("p", { class: "soft" }, `Hidden: ${words.choice}.`)] : [])];
 }
 
 /** Puts the headline and its lines on the page. */
 export function show(text, lines) {
   byId("headline").textContent = text;
+  outdate(byId("meaning"));
   say(lines);
   announce(text);
 }
@@ -50,24 +50,8 @@ export function say(lines) {
   byId("sentences").replaceChildren(...lines.map((line) => (typeof line === "string" ? el("p", {}, line) : line)));
 }
 
-/** A derivation, line by line; a source that is a proof of ours leads to it. Above it, which accountant it is, and mu where there is one. */
+/** A derivation, line by line. Above it, which accountant it is, and mu where there is one. */
 export function derive(steps, profile) {
   byId("route").textContent = `Accountant: ${profile.route}.${profile.gdp_mu === null ? "" : ` As Gaussian differential privacy: mu at most ${bound(profile.gdp_mu)}.`}`;
-  byId("steps").replaceChildren(
-    ...steps.map((step) =>
-      el(
-        "tr",
-        {},
-        el("th", { scope: "row" }, step.symbol),
-        el("td", { class: "mono", "data-name": "Value" }, typeof step.value === "number" ? figure(step.value, 8) : step.value),
-        el("td", { "data-name": "Formula" }, step.formula),
-        el("td", { "data-name": "Source" }, ...linked(step.source)),
-      ),
-    ),
-  );
-}
-
-function linked(source) {
-  const parts = source.split(/((?:accountants\/|mechanisms\/)?proofs\/[a-z_]+\.md)/);
-  return parts.map((part, place) => (place % 2 ? el("a", { href: `/proofs/${part.replace(/^.*proofs\//, "").replace(".md", "")}` }, part) : part));
+  byId("steps").replaceChildren(...rows(steps));
 }

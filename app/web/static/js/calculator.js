@@ -4,7 +4,7 @@ import { derive, headline, holds, remarks, sentences, show, say } from "./calcul
 import { draw, inner } from "./calculator-plots.js";
 import { Problem, api, byId, el, later } from "./core.js";
 import { offer } from "./exports.js";
-import { FieldProblem, blame, clear, decimal, fits, gathered, keep, markStale, recall, sentence, tell, whole } from "./form.js";
+import { FieldProblem, asTyped, blame, clear, decimal, fits, gathered, keep, markStale, recall, sentence, tell, whole } from "./form.js";
 import { explain } from "./meaning.js";
 import { compare, epsilonOf, forget } from "./published.js";
 
@@ -150,8 +150,9 @@ async function update() {
     await answerTo(wanted, signal);
   } catch (error) {
     if (error.name === "AbortError") return;
-    if (!(error instanceof Problem)) throw error;
-    tellWhy(error);
+    if (error instanceof FieldProblem) blame(error.input, error.message);
+    else if (error instanceof Problem) tellWhy(error);
+    else throw error;
     refuse();
   } finally {
     if (!signal.aborted) box.setAttribute("aria-busy", "false");
@@ -173,21 +174,22 @@ function refuse() {
 
 async function answerTo(wanted, signal) {
   const current = mode();
-  const delta = own.delta.value.trim();
+  const delta = asTyped(own.delta);
+  const known = ["size", "fixed", "cut"].includes(own.sampling.value) && own.group.value.trim() === "1" ? positive(own.records) : null;
   const records = current === "sample" && own.sampling.value === "size" ? positive(own.records) : null;
   const ask = (path, body) => api(path, { method: "POST", body, signal });
   const answer = await ask(wanted.path, current === "guarantee" ? wanted.body : { ...wanted.body, derivation: true });
   const event = answer.event || wanted.body.event;
-  const lines = current === "guarantee" ? [] : remarks(answer, delta);
+  const lines = current === "guarantee" ? sentences(answer) : remarks(answer, delta);
   const { mechanism } = inner(event);
   show(headline(current, answer, delta, records), lines);
   shown = wanted;
   byId("as-event").href = `/calculators/event?${new URLSearchParams({ event: JSON.stringify(event), delta })}`;
   markStale(false);
   const profile = await ask("/v1/profiles", { event, deltas: [wanted.delta], derivation: true });
-  say([...lines, ...sentences(profile)]);
+  if (current !== "guarantee") say([...lines, ...sentences(profile)]);
   const { adjacency, unit } = profile;
-  await explain(byId("meaning"), { epsilon: profile.epsilon[0].upper, delta: wanted.delta, adjacency, unit, signal, event: isSlow(event) ? null : event });
+  await explain(byId("meaning"), { epsilon: profile.epsilon[0].upper, delta: wanted.delta, adjacency, unit, units: known, signal, event: isSlow(event) ? null : event });
   derive([...(current === "guarantee" ? [] : answer.derivation.slice(0, 1)), ...profile.derivation], profile);
   byId("answer").setAttribute("aria-busy", "false");
   plotted = { event, profile, delta, signal };

@@ -3,7 +3,7 @@
 import { Problem, api, byId, later } from "./core.js";
 import { derive, headline, sentences, show } from "./calculator-answer.js";
 import { offer } from "./exports.js";
-import { FieldProblem, blame, clear, decimal, markStale } from "./form.js";
+import { FieldProblem, asTyped, blame, clear, decimal, markStale } from "./form.js";
 import { explain } from "./meaning.js";
 
 const PAUSE = 250; // milliseconds without a key before the service is asked
@@ -32,9 +32,10 @@ async function update() {
   clear(byId("form"));
   try {
     const wanted = asked();
+    const at = asTyped(delta);
     remember(wanted.body.event);
     const profile = await api(wanted.path, { method: "POST", body: wanted.body, signal });
-    show(headline("guarantee", profile, delta.value.trim()), sentences(profile));
+    show(headline("guarantee", profile, at), sentences(profile));
     derive(profile.derivation, profile);
     shown = wanted;
     markStale(false);

@@ -22,6 +22,13 @@ export function decimal(input, text = input.value.trim()) {
   return value;
 }
 
+/** What was typed where it is the very number that is computed with, else that number: a float holds 15 digits of any decimal. */
+export function asTyped(input) {
+  const text = input.value.trim();
+  const digits = text.toLowerCase().split("e")[0].replace(".", "").replace(/^[+-]?0*/, "");
+  return digits.length <= 15 ? text : String(Number(text));
+}
+
 export function whole(input, text = input.value.trim()) {
   const value = decimal(input, text);
   if (!Number.isInteger(value)) throw new FieldProblem(input, "Enter a whole number.");
@@ -39,7 +46,7 @@ function list(input, text, one) {
 }
 
 /** What one field holds; null where it may be empty and is. */
-export function valueOf(input) {
+function valueOf(input) {
   const text = input.value.trim();
   const optional = input.dataset.required === undefined && input.tagName !== "SELECT";
   if (text === "" && (optional || input.tagName === "SELECT")) return null;

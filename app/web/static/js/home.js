@@ -1,8 +1,9 @@
 // The first page's calculator: Gaussian noise in three numbers, both ways, and what the guarantee means for one person.
 
+import { say, sentences, show as put } from "./calculator-answer.js";
 import { inner } from "./calculator-plots.js";
-import { announce, bound, byId } from "./core.js";
-import { FieldProblem, decimal, whole } from "./form.js";
+import { api, bound, byId } from "./core.js";
+import { FieldProblem, asTyped, decimal, whole } from "./form.js";
 import { keepAsking } from "./keep-asking.js";
 import { explain } from "./meaning.js";
 
@@ -30,9 +31,13 @@ function above(input) {
   return value;
 }
 
+let typed = { epsilon: "", delta: "" }; // as they stood when it was asked
+
 function body() {
-  if (wanted() === "guarantee") return { event: eventOf(above(noise)), deltas: [point()] };
-  return { event: eventOf(1), target: { epsilon: above(epsilon), delta: point() } };
+  const at = point();
+  typed = { epsilon: asTyped(epsilon), delta: asTyped(delta) };
+  if (wanted() === "guarantee") return { event: eventOf(above(noise)), deltas: [at] };
+  return { event: eventOf(1), target: { epsilon: above(epsilon), delta: at } };
 }
 
 /** What was asked decides how it is shown: what is typed may have changed since. */
@@ -42,12 +47,16 @@ async function show(answer, { signal, asked }) {
   const event = answer.event || asked.event;
   const { std } = inner(event).mechanism;
   const guarantee = target ? answer.guarantee.epsilon : answer.epsilon[0];
-  const said = target ? `noise ${bound(std, { digits: 6 })} for epsilon ${target.epsilon} at delta ${at}` : `epsilon at most ${bound(guarantee.upper)} at delta ${at}`;
-  byId("headline").textContent = said;
-  announce(said);
+  const said = target
+    ? `noise ${bound(std, { digits: 6 })} times the most that one person can move the value, for epsilon ${typed.epsilon} at delta ${typed.delta}`
+    : `epsilon at most ${bound(guarantee.upper)} at delta ${typed.delta}`;
+  put(said, []);
   const count = event.kind === "repeated" ? event.count : 1;
-  byId("continue").href = `/calculators/gaussian?${new URLSearchParams(Object.entries({ std, count, delta: at }).map(([name, value]) => [name, String(value)]))}`;
-  await explain(byId("meaning"), { epsilon: guarantee.upper, delta: at, adjacency: "add_remove", unit: "person", signal, event });
+  const values = { std, count, delta: typed.delta, ...Object.fromEntries(Object.entries(SENSITIVITY).map(([name, value]) => [`sensitivity.${name}`, value])) };
+  byId("continue").href = `/calculators/gaussian?${new URLSearchParams(Object.entries(values).map(([name, value]) => [name, String(value)]))}`;
+  const profile = target ? await api("/v1/profiles", { method: "POST", body: { event, deltas: [at] }, signal }) : answer;
+  say(sentences(profile));
+  await explain(byId("meaning"), { epsilon: guarantee.upper, delta: at, adjacency: profile.adjacency, unit: profile.unit, signal, event });
 }
 
 function inputOf(path) {

@@ -60,7 +60,7 @@ export function keepAsking({ form, path, fields, body, show, inputOf, arrange = 
 
   const soon = later(update, PAUSE);
   form.addEventListener("input", (event) => {
-    last = event.target;
+    last = event.target.id ? event.target : undefined; // a choice of the question has no place for a message
     byId("answer").setAttribute("aria-busy", "true");
     arrange();
     // A choice is a step that the browser can go back from; typing isn't.

@@ -5,6 +5,7 @@ import { startProjection } from "./ledger-projection.js";
 import { bar, currency, limitWords, spendWords, state } from "./ledgers-common.js";
 import { explain } from "./meaning.js";
 import { say } from "./submit-fields.js";
+import { neighbourWords, spelled } from "./terms.js";
 
 const id = byId("ledger").dataset.ledger;
 const base = `/v1/ledgers/${id}`;
@@ -75,8 +76,8 @@ function head() {
   const { definition } = ledger;
   byId("title").textContent = definition.name;
   byId("state").replaceChildren(state(ledger));
-  const neighbours = { add_remove: "one unit more or less", replace_one: "one unit's data replaced", zero_out: "one unit's data blanked out" }[definition.adjacency];
-  byId("about").textContent = `at most ${limitWords(definition.budget)}; protects one ${definition.unit.replaceAll("_", " ")} (${neighbours}); created ${moment(ledger.created)}`;
+  const neighbours = neighbourWords(definition.adjacency, definition.unit).choice;
+  byId("about").textContent = `at most ${limitWords(definition.budget)}; protects one ${spelled(definition.unit)} (${neighbours}); created ${moment(ledger.created)}`;
   const named = currency(definition.budget.kind);
   byId("currency").textContent = named ? named[0] : "mu";
   byId("by-recipe").hidden = definition.protects !== "data_set";

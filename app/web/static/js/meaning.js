@@ -1,32 +1,43 @@
 // What a guarantee means for one person: the same wherever an (epsilon, delta) is shown, from the two numbers alone. All figures are the
-// service's own, of whatever is (epsilon, delta)-DP; the words for a strength are ours and say where they change.
+// service's own, of whatever is (epsilon, delta)-DP.
 
 import { Problem, api, el, number, refusal } from "./core.js";
-import { linePlot } from "./plots.js";
+import { attackerWords, linePlot } from "./plots.js";
+import { DEFINED, STRENGTHS, neighbourWords, spelled } from "./terms.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const RUNS = 100;
 const COLUMNS = 25;
 const PERSON = "M5 0a3 3 0 0 1 0 6 3 3 0 0 1 0-6M1.5 8.5Q1.5 7 3 7h4q1.5 0 1.5 1.5V13H7v5H3v-5H1.5z";
 const CHANCE = 0.01; // of being named although left out
-/** Strengths by the largest probability of a right guess at even odds, and by the largest delta. */
-export const STRENGTHS = [
-  { words: "Strong protection", colour: "good", guess: 75, delta: 1e-3 },
-  { words: "Moderate protection", colour: "warn", guess: 90, delta: 1e-2 },
-  { words: "Weak protection", colour: "bad", guess: 99, delta: 1e-1 },
-  { words: "Almost no protection", colour: "bad", guess: Infinity, delta: Infinity },
-];
-const DEFINED =
-  "These words are ours. Protection is strong while the guess below succeeds with at most 75 %, moderate up to 90 %, weak up to 99 %; it is called at most moderate from delta 0.001 on, at most weak from 0.01 on, and almost none from 0.1 on.";
-const WITHOUT = { add_remove: "Left out", replace_one: "Replaced by another", zero_out: "Blanked out" };
+const COLOURS = ["good", "warn", "bad", "bad"]; // of the strengths, from the strongest on
+const ALMOST = 1 - 1e-12; // a product of two floats that should be 1 may be a little less
 
 /**
  * The first strength whose limits hold.
  * @param {number} guess in percent
  * @param {number} delta
+ * @param {number | null} units how many there are, all of which delta concerns; null where nobody knows
  */
-export function strength(guess, delta) {
-  return STRENGTHS.find((one) => guess <= one.guess && delta < one.delta) || STRENGTHS.at(-1);
+export function strength(guess, delta, units = null) {
+  const publishes = units !== null && delta * units >= ALMOST;
+  return STRENGTHS.find((one) => guess <= one.guess && delta <= one.delta && (one.publishes || !publishes)) || STRENGTHS.at(-1);
+}
+
+/** Whose answer a place waits for: an earlier one that comes later is of other numbers. */
+const awaited = new WeakMap();
+
+/** What stands there is of other numbers than the ones beside it now: it keeps its room and isn't shown. */
+export function outdate(place) {
+  awaited.delete(place);
+  place.classList.add("outdated");
+}
+
+/** Shows nodes as what is true now. */
+function put(place, ...nodes) {
+  awaited.delete(place);
+  place.replaceChildren(...nodes);
+  place.classList.remove("outdated");
 }
 
 /**
@@ -53,34 +64,49 @@ function declared({ epsilon, delta, adjacency, unit }) {
 }
 
 /**
- * Fills `place` with what (epsilon, delta) means.
+ * Fills `place` with what (epsilon, delta) means; what stood there before isn't shown meanwhile.
  * @param {Element} place
- * @param {{epsilon: number | string, delta: number | string, adjacency: string | null, unit: string, signal?: AbortSignal, event?: object}} of
- *   epsilon and delta may be text of the service. There is a fold for the attacker's curve, also of the event if there is one: it is asked
- *   for only when that is opened.
+ * @param {{epsilon: number | string, delta: number | string, adjacency: string | null, unit: string, units?: number | null, signal?: AbortSignal, event?: object}} of
+ *   epsilon and delta may be text of the service. `units`: how many there are, where that is known. There is a fold for the attacker's
+ *   curve, also of the event if there is one: it is asked for only when that is opened.
  */
 export async function explain(place, of) {
+  outdate(place);
   const [epsilon, delta] = [atLeast(of.epsilon), atLeast(of.delta)];
-  if (!of.adjacency || !Number.isFinite(epsilon) || !(delta < 1)) {
-    place.replaceChildren(el("p", {}, el("span", { class: "label bad" }, "No protection"), "Nothing is promised to anybody."));
+  const words = neighbourWords(of.adjacency, of.unit || "unit");
+  if (!words || !Number.isFinite(epsilon) || !(delta < 1)) {
+    put(place, el("p", {}, el("span", { class: "label bad" }, "No protection"), "Nothing is promised to anybody."));
     return;
   }
   // Below what can be declared, the least that can says no less.
   const given = { epsilon: delta > 0 && epsilon === 0 ? 0 : Math.min(1e50, Math.max(1e-50, epsilon)), delta, adjacency: of.adjacency, unit: of.unit };
-  const event = declared(given);
-  const answer = await api("/v1/profiles", { method: "POST", signal: of.signal, body: { event, alphas: [CHANCE], priors: [0.5] } });
+  const mine = {};
+  awaited.set(place, mine);
+  let answer;
+  try {
+    answer = await api("/v1/profiles", { method: "POST", signal: of.signal, body: { event: declared(given), alphas: [CHANCE], priors: [0.5] } });
+  } catch (error) {
+    if (awaited.get(place) === mine) place.replaceChildren();
+    throw error;
+  }
+  if (awaited.get(place) === mine) put(place, ...told(of, given, words, answer));
+}
+
+function told(of, given, words, answer) {
   const [named, guessed] = [answer.trade_off[0].sentence, answer.bayes_success[0].sentence];
   const [most, right] = [mostOf(named), mostOf(guessed)];
-  const unit = of.unit.replaceAll("_", " ");
-  const found = strength(Number(right), delta);
-  const without = WITHOUT[of.adjacency];
-  place.replaceChildren(
-    el("p", {}, el("span", { class: `label ${found.colour}` }, found.words), ` Starting from even odds, a guess whether this ${unit} took part is right with probability at most ${right}\u00a0%.`),
-    people(Number(most), `100 runs of one attack on one ${unit}. ${without}: named in 1 run, by chance. Took part: named in ${most} runs on average at most.`),
-    el("p", { class: "soft" }, `One attack on one ${unit}, run 100 times. `, swatch(""), `${without}: named once, by chance. `, swatch(" taking"), `Took part: ${most} times at most, on average.`),
+  const unit = spelled(of.unit);
+  const found = strength(Number(right), number(of.delta), of.units ?? null);
+  const once = `Take an attack that would name this ${unit} in 1 of 100 runs, by chance, if `;
+  const then = `it names the ${unit} in at most ${most} of 100 on average.`;
+  return [
+    el("p", {}, el("span", { class: `label ${COLOURS[STRENGTHS.indexOf(found)]}` }, `${found.name[0].toUpperCase()}${found.name.slice(1)} protection`), ` Starting from even odds, a guess ${words.question} is right with probability at most ${right}\u00a0%.`),
+    words.shown ? el("p", {}, words.shown) : null,
+    people(Number(most), `${once}${words.absent}. If ${words.present}, ${then}`),
+    el("p", { class: "soft" }, once, swatch(""), `${words.absent}. If `, swatch(" taking"), `${words.present}, ${then}`),
     el("details", {}, el("summary", {}, "In exact words"), ...[guessed, named, remote(of.delta, unit), DEFINED].filter(Boolean).map((line) => el("p", {}, line))),
-    curveOf(of, given),
-  );
+    curveOf(of, given, words),
+  ].filter(Boolean);
 }
 
 /** A colour of the picture, which stays on the line of the words behind it. */
@@ -90,7 +116,7 @@ function remote(delta, unit) {
   return delta > 0 ? `Delta allows even that the ${unit}'s data become public, with probability up to ${delta}.` : null;
 }
 
-/** A hundred figures, of which `most` (rounded up) are named; the first of them would be without taking part. */
+/** A hundred figures, of which `most` (rounded up) are named; the first of them would be by chance. */
 function people(most, label) {
   const made = document.createElementNS(SVG, "svg");
   const rows = RUNS / COLUMNS;
@@ -107,15 +133,15 @@ function people(most, label) {
 }
 
 /** The attacker's errors, asked for when one wants to see them: what the two numbers allow, and what the event's whole curve does. */
-function curveOf(of, given) {
+function curveOf(of, given, words) {
   const part = el("details", {}, el("summary", {}, "The attacker's curve"));
   const place = el("div", {}, el("p", { class: "soft" }, "Computing…"));
   part.append(place);
-  part.addEventListener("toggle", () => draw(part, place, of, given), { once: true });
+  part.addEventListener("toggle", () => draw(place, of, given, words), { once: true });
   return part;
 }
 
-async function draw(part, place, of, given) {
+async function draw(place, of, given, words) {
   const alphas = [0.001, 0.01, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.85, 1];
   const ask = (event) => api("/v1/profiles", { method: "POST", signal: of.signal, body: { event, alphas, priors: [0.5] } });
   const points = (answer) => answer.trade_off.map((one) => [one.alpha, one.beta]);
@@ -127,11 +153,10 @@ async function draw(part, place, of, given) {
       { name: "epsilon and delta alone", curve: "step-before", points: points(pair) },
       { name: "blind guessing", points: [[0, 1], [1, 0]] },
     ];
-    const about = "For each probability of naming someone who was left out, the least probability of missing the same person when they took part.";
-    const words = own
+    const both = own
       ? [el("p", {}, "Epsilon and delta sum up a curve. The noise itself promises at least as much at each point, so these figures may be stronger than the ones above; both hold:"), el("p", {}, own.bayes_success[0].sentence), el("p", {}, own.trade_off[1].sentence)]
       : [];
-    place.replaceChildren(...words, await linePlot({ title: "The attacker's errors", heading: "p", about, x: { label: "false positives (probability)" }, y: { label: "false negatives (probability, at least)" }, series, file: "attacker" }));
+    place.replaceChildren(...both, await linePlot({ title: "The attacker's errors", heading: "p", about: attackerWords(words), x: { label: "false positives (probability)" }, y: { label: "false negatives (probability, at least)" }, series, file: "attacker" }));
   } catch (error) {
     if (error.name === "AbortError") return;
     if (!(error instanceof Problem)) throw error;

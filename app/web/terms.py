@@ -1,0 +1,23 @@
+r"""Words that pages share with their scripts: neighbours and strengths. Every page carries them; a script has none of its own."""
+
+from __future__ import annotations
+
+import json
+
+from zetadp.accountants.attack_sentences import NEIGHBOURS, STRENGTHS, strengths_in_words
+
+TERMS = json.dumps(
+    {
+        "neighbours": {adjacency.value: words._asdict() for adjacency, words in NEIGHBOURS.items()},
+        "strengths": [one._asdict() for one in STRENGTHS],
+        "defined": strengths_in_words(),
+    }
+)
+"""JSON, as ``terms.js`` reads it."""
+
+EPSILON = "How much any output may favour one of two neighbouring data sets, apart from delta. Smaller protects more."
+DELTA = (
+    "Any outcome may be this much more probable than epsilon allows, even one that publishes somebody's data. Choose it far below "
+    "1 / (number of units), between 0 and 1."
+)
+"""What forms say of epsilon and of delta."""
