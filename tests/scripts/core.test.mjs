@@ -5,7 +5,8 @@ import "./page.mjs";
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { bound, cell, csv, figure, number } from "./js/core.js";
+import { bound, cell, csv, figure, number, paced } from "./js/core.js";
+import { asTyped } from "./js/form.js";
 
 test("a bound is never rounded to the side that promises more", () => {
   let state = 12345;
@@ -33,4 +34,21 @@ test("no cell is a formula", () => {
   for (const text of ["=1+1", "+1x", "@a", "\tx", "-x"]) assert.equal(cell(text), `'${text}`);
   assert.equal(cell(-1.5), "-1.5");
   assert.equal(csv([["a,b", 'c"d'], [1, null]]), '"a,b","c""d"\r\n1,\r\n');
+});
+
+test("what is called often is done meanwhile, not only when the calls end", async () => {
+  let done = 0;
+  const call = paced(() => (done += 1), 5);
+  const end = Date.now() + 100;
+  while (Date.now() < end) {
+    call();
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+  assert.ok(done > 2, `done ${done} times`);
+});
+
+test("a typed number is shown as typed where it is the one that is computed with", () => {
+  const shown = (text) => asTyped({ value: text });
+  assert.deepEqual(["1e-5", " 0.000010 ", "1E-05", "0.1"].map(shown), ["1e-5", "0.000010", "1E-05", "0.1"]);
+  assert.equal(shown("0.1000000000000000000001"), "0.1");
 });

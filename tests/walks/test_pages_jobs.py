@@ -152,6 +152,15 @@ def test_a_log_is_read_to_its_end(page: Any, client: httpx2.Client, service: Ser
     page.locator("#log", has_text="ValueError").wait_for()
     assert "Jane Doe" not in page.inner_text("#log")
     page.locator('#log[data-state="ended"]').wait_for()
+    whole = page.inner_text("#log")
+    page.fill("#log-search", "VALUEERROR")
+    found = [line for line in whole.splitlines() if "valueerror" in line.lower()]
+    assert page.inner_text("#log").splitlines() == found
+    assert page.inner_text("#log-count") == f"{len(found)} of {len(whole.splitlines())} lines"
+    page.fill("#log-search", "no such words")
+    assert (page.inner_text("#log"), page.inner_text("#log-count").split(" ")[0]) == ("", "0")
+    page.fill("#log-search", "")
+    assert page.inner_text("#log") == whole
     # The reading that met the end, and the one after it that was sure to see every line.
     assert asked_for_log(page) == 2
     for _ in range(2):  # closed and opened again: what asks for a log that wasn't read yet

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from tests.app.jobs_harness import submit, wait_for_state
+from tests.app.jobs_harness import spec, submit, wait_for_state
 from tests.walks.pages import Complaints, Service, give_key
 from tests.walks.test_pages import headline, settle
 
@@ -114,3 +115,33 @@ def test_two_runs_are_compared(page: Any, address: str, runs: list[str]) -> None
     page.locator("#plots figure svg").first.wait_for()
     assert page.locator("#runs tr").count() == 2
     assert hands.actions <= MOST_ACTIONS
+
+
+def test_epsilons_of_different_things_are_not_drawn_together(page: Any, address: str, runs: list[str], client: httpx2.Client) -> None:
+    privacy = {"adjacency": "zero_out", "unit": "record", "delta": 1e-5, "noise_multiplier": 20.0}
+    runtime = {"microbatch_size": 1, "checkpoint_seconds": 0.01}
+    other = client.post("/v1/jobs", json={"spec": spec(privacy=privacy), "runtime": runtime})
+    wait_for_state(client, other.json()["id"], "succeeded")
+    page.goto(f"{address}/jobs/compare?id={runs[0]}&id={other.json()['id']}")
+    page.locator("#unlike", has_text="one record's data blanked out").wait_for()
+    assert page.locator("#plots figure", has_text="Epsilon spent").count() == 0
+    assert page.locator("#across option[value=epsilon]").is_disabled()
+    assert "epsilon 1 at delta 0.00001 (one record more or less)" in page.locator("#runs tr").first.inner_text()
+
+
+def test_epsilon_spent_is_drawn_as_jumps_and_what_it_means_names_it(page: Any, address: str, runs: list[str]) -> None:
+    page.goto(f"{address}/jobs/{runs[0]}")
+    page.locator("#plots figure", has_text="Epsilon spent").locator("svg").wait_for()
+    drawn = (
+        page.locator("#plots figure", has_text="Epsilon spent")
+        .locator("g[aria-label=line] path, g path[stroke-width='2'], g[stroke-width='2'] path")
+        .first
+    )
+    points = [tuple(map(float, one)) for one in re.findall(r"[ML]([-\d.]+),([-\d.]+)", drawn.get_attribute("d").replace("L", " L"))]
+    assert len(points) > 2
+    # Each piece is level or upright, and goes up (a smaller y) before it goes on: never below what was spent.
+    assert all(left[0] == right[0] or left[1] == right[1] for left, right in pairwise(points))
+    assert points[0][0] == points[1][0] or points[0][1] == points[1][1]
+    page.click("#meaning-part summary")
+    page.locator("#meaning .label").wait_for()
+    assert page.inner_text("#meaning-of") == "epsilon 1 at delta 0.00001"

@@ -1,10 +1,11 @@
 // Several runs on the same axes: what each spends and reaches, as it comes.
 
-import { Problem, api, byId, el, figure, later, refusal } from "./core.js";
+import { Problem, api, byId, el, figure, later, number, refusal } from "./core.js";
 import { History } from "./job-history.js";
-import { algorithmName, cost, tag } from "./jobs-common.js";
+import { algorithmName, cost, privacyOf, tag } from "./jobs-common.js";
 import { linePlot } from "./plots.js";
 import { FINAL, follow } from "./stream.js";
+import { neighbourWords } from "./terms.js";
 
 const DRAW = 500;
 const MOST = 4; // colours
@@ -18,6 +19,29 @@ const runs = [];
 
 const nameOf = ({ id, job }) => job.labels.name || `${Object.entries(job.labels).map(([name, value]) => `${name}=${value}`).join(", ") || algorithmName(job.algorithm)} (${id.slice(-6)})`;
 
+const UNKNOWN = "neighbours unknown";
+
+/** What a run's epsilon hides; null where it has none. */
+function hidden({ job }) {
+  if (!Number.isFinite(number(job.progress?.epsilon))) return null;
+  const { adjacency, unit } = privacyOf(job) || {};
+  return (unit && neighbourWords(adjacency, unit)?.choice) || UNKNOWN;
+}
+
+/** What it is about: epsilons of different deltas, units or neighbours can't be compared. */
+const basis = (run) => (hidden(run) ? `delta ${run.job.progress.delta}, ${hidden(run)}` : null);
+
+/** Whether all epsilons are of the same; those without one aren't drawn. */
+function isAlike() {
+  const found = new Set(runs.map(basis).filter(Boolean));
+  const alike = found.size < 2 && !runs.some((run) => hidden(run) === UNKNOWN);
+  byId("unlike").hidden = alike;
+  byId("unlike").textContent = alike ? "" : `Epsilon isn't drawn: these runs' epsilons are of different things and can't be compared. ${[...found].map((one) => `One is of ${one}.`).join(" ")}`;
+  for (const option of byId("across").options) if (option.value === "epsilon") option.disabled = !alike;
+  if (!alike && byId("across").value === "epsilon") byId("across").value = "step";
+  return alike;
+}
+
 function row(run) {
   const { job, history } = run;
   const last = [...history.metrics].filter(([, all]) => all.length).map(([name, all]) => `${name.replaceAll("_", " ")} ${figure(all.at(-1)[1])}`);
@@ -27,7 +51,7 @@ function row(run) {
     el("th", { scope: "row" }, el("a", { href: `/jobs/${run.id}` }, nameOf(run))),
     el("td", { "data-name": "State" }, tag(job.state)),
     el("td", { "data-name": "Steps" }, job.progress ? `${job.progress.step} of ${job.progress.steps}` : ""),
-    el("td", { "data-name": "Spent" }, cost(job.progress)),
+    el("td", { "data-name": "Spent" }, cost(job.progress), hidden(run) ? ` (${hidden(run)})` : ""),
     el("td", { "data-name": "Steps a second" }, Number.isFinite(history.speed) ? figure(history.speed, 3) : ""),
     el("td", { "data-name": "Metrics" }, last.join(", ")),
   );
@@ -37,13 +61,15 @@ const draw = later(async () => {
   byId("runs").replaceChildren(...runs.map(row));
   byId("runs").setAttribute("aria-busy", "false");
   const place = byId("plots");
-  if (place.contains(document.activeElement) || place.querySelector("details[open]")) {
+  if (place.contains(document.activeElement) || place.querySelector("details[open], svg:hover")) {
     draw(); // somebody is reading it
     return;
   }
-  const axis = byId("across").value;
   const made = [];
-  if (axis !== "epsilon") made.push(await plot("epsilon spent", axis, (run) => run.history.progress.map(({ step, epsilon }) => [step, epsilon])));
+  const alike = isAlike();
+  const axis = byId("across").value;
+  // Epsilon jumps at each report to what was spent by then: a chord would lie below it.
+  if (axis !== "epsilon" && alike) made.push(await plot("epsilon spent", axis, (run) => run.history.spent, "step-before"));
   const metrics = [...new Set(runs.flatMap((run) => [...run.history.metrics.keys()]))];
   // A figure that each run has once is in the table.
   const curves = metrics.filter((name) => runs.some((run) => run.history.metrics.get(name)?.length > 1));
@@ -52,8 +78,8 @@ const draw = later(async () => {
   place.setAttribute("aria-busy", "false");
 }, DRAW);
 
-function plot(name, axis, pointsOf) {
-  const series = runs.map((run) => ({ name: nameOf(run), points: pointsOf(run).map(([step, value]) => [run.history.along(step, axis), value]) }));
+function plot(name, axis, pointsOf, curve) {
+  const series = runs.map((run) => ({ name: nameOf(run), curve, points: pointsOf(run).map(([step, value, time]) => [run.history.along(step, time, axis), value]) }));
   return linePlot({ title: `${name[0].toUpperCase()}${name.slice(1)}`, about: `Of each run, by ${NAMES[axis]}.`, dots: true, x: { label: NAMES[axis] }, y: { label: name }, series, file: `runs-${name.replaceAll(" ", "-")}` });
 }
 

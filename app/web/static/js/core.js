@@ -183,6 +183,17 @@ export function later(work, milliseconds) {
   return call;
 }
 
+/** `work` at most once in so many milliseconds, and once after the last call: however often it is called, it is done. */
+export function paced(work, milliseconds) {
+  let timer = null;
+  return () => {
+    timer ??= setTimeout(() => {
+      timer = null;
+      work();
+    }, milliseconds);
+  };
+}
+
 /** A refusal as a notice; where only a key is missing, an invitation to enter one. */
 export function refusal(problem) {
   if (problem.status === 401 && !key.get()) {

@@ -9,7 +9,7 @@ export class History {
   constructor() {
     /** @type {{step: number, steps: number, epsilon: number, time: number}[]} */
     this.progress = [];
-    /** @type {Map<string, [number, number][]>} by name, (step, value) */
+    /** @type {Map<string, [number, number, number][]>} by name, (step, value, time) */
     this.metrics = new Map();
     this.started = NaN;
   }
@@ -27,7 +27,7 @@ export class History {
     } else if (event.type === "metrics") {
       for (const [name, value] of Object.entries(told.metrics)) {
         if (!this.metrics.has(name)) this.metrics.set(name, []);
-        this.metrics.get(name).push([told.step, number(value)]);
+        this.metrics.get(name).push([told.step, number(value), time]);
       }
     }
   }
@@ -40,11 +40,21 @@ export class History {
     return before && last.time > before.time ? (1000 * (last.step - before.step)) / (last.time - before.time) : NaN;
   }
 
-  /** Where a step lies along the axis that is chosen: step, seconds or epsilon. */
-  along(step, axis) {
+  /** Epsilon by step, each with its time, as `metrics` has its figures. */
+  get spent() {
+    return this.progress.filter(({ epsilon }) => Number.isFinite(epsilon)).map(({ step, epsilon, time }) => [step, epsilon, time]);
+  }
+
+  /**
+   * Where something lies along the axis that is chosen: step, seconds or epsilon. Epsilon is what was reported at its step or first after it:
+   * what was reported before is less than it cost. NaN until there is such a report.
+   * @param {number} step
+   * @param {number} time when it was told, in milliseconds
+   * @param {string} axis
+   */
+  along(step, time, axis) {
     if (axis === "step") return step;
-    const at = this.progress.findLast((one) => one.step <= step) || this.progress[0];
-    if (!at) return NaN;
-    return axis === "epsilon" ? at.epsilon : (at.time - this.started) / 1000;
+    if (axis === "seconds") return (time - this.started) / 1000;
+    return this.progress.find((one) => one.step >= step)?.epsilon ?? NaN;
   }
 }

@@ -1,10 +1,11 @@
 // One job: its progress, the epsilon it has spent, its figures, log and files, as they come.
 
-import { Problem, announce, api, byId, download, el, figure, later, moment, number, refusal, request } from "./core.js";
+import { Problem, announce, api, byId, download, el, figure, moment, number, paced, refusal, request } from "./core.js";
 import { forget, note } from "./job-attempts.js";
 import { editLabels, showLabels } from "./job-labels.js";
 import { History } from "./job-history.js";
-import { algorithmName, cost, tag } from "./jobs-common.js";
+import { forgetLog, readLog } from "./job-log.js";
+import { algorithmName, cost, privacyOf, tag } from "./jobs-common.js";
 import { explain } from "./meaning.js";
 import { linePlot } from "./plots.js";
 import { FINAL, follow } from "./stream.js";
@@ -32,10 +33,8 @@ const NEVER_STARTED = "It was never started, and nothing was charged. You can ru
 
 let lines = new AbortController();
 let job = null;
-let drawing = null;
 let offered = null;
 let said = null;
-let logged = false;
 let course = new History();
 
 function thinned(series) {
@@ -43,34 +42,28 @@ function thinned(series) {
   return every === 1 ? series : series.filter((_, place) => place % every === 0 || place === series.length - 1);
 }
 
-function draw() {
-  if (drawing !== null) return;
-  drawing = setTimeout(async () => {
-    drawing = null;
-    const place = byId("plots");
-    if (place.contains(document.activeElement) || place.querySelector("details[open]")) {
-      draw(); // somebody is reading it
-      return;
-    }
-    try {
-      const made = [];
-      if (known().length > 1) made.push(await spent());
-      if (course.metrics.size) made.push([...course.metrics.values()].some((all) => all.length > 1) ? await curves() : last());
-      place.replaceChildren(...made);
-    } catch (error) {
-      if (!(error instanceof Problem)) throw error;
-      place.replaceChildren(refusal(error));
-    }
-  }, DRAW);
-}
-
-/** What is known to be spent, by step. */
-const known = () => course.progress.filter(({ epsilon }) => Number.isFinite(epsilon)).map(({ step, epsilon }) => [step, epsilon]);
+const draw = paced(async () => {
+  const place = byId("plots");
+  if (place.contains(document.activeElement) || place.querySelector("details[open], svg:hover")) {
+    draw(); // somebody is reading it
+    return;
+  }
+  try {
+    const made = [];
+    if (course.spent.length > 1) made.push(await spent());
+    if (course.metrics.size) made.push([...course.metrics.values()].some((all) => all.length > 1) ? await curves() : last());
+    place.replaceChildren(...made);
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    place.replaceChildren(refusal(error));
+  }
+}, DRAW);
 
 function spent() {
-  const series = [{ name: "spent", points: thinned(known()) }];
+  // It jumps at each report to what was spent by then: a chord would lie below it.
+  const series = [{ name: "spent", curve: "step-before", points: thinned(course.spent) }];
   if (target()) series.push({ name: "target", points: [[0, target()], [job.progress.steps, target()]] });
-  return linePlot({ title: "Epsilon spent", about: "An upper bound after each reported step.", x: { label: "step" }, y: { label: "epsilon" }, series, file: `${id}-epsilon` });
+  return linePlot({ title: "Epsilon spent", about: "An upper bound after each reported step; between two of them, the later one's.", x: { label: "step" }, y: { label: "epsilon" }, series, file: `${id}-epsilon` });
 }
 
 function whose() {
@@ -116,22 +109,21 @@ function done() {
   byId("steps").textContent = `Step ${job.progress.step} of ${job.progress.steps}: ${cost(job.progress)}${target() ? `; the target is epsilon ${target()}.` : "."}${pace()}`;
   const minded = Number.isFinite(number(job.progress.epsilon)) ? job.caveats : [];
   byId("caveats").replaceChildren(...minded.map((line) => el("li", {}, `${line}.`)));
-  byId("meaning-part").hidden = !privacy()?.adjacency || !Number.isFinite(number(job.progress.epsilon));
+  byId("meaning-part").hidden = !privacyOf(job)?.adjacency || !Number.isFinite(number(job.progress.epsilon));
   means();
 }
 
-const privacy = () => job?.spec?.privacy ?? job?.spec?.method?.privacy;
-
-/** What the spent epsilon means, while somebody reads it. */
-const means = later(async () => {
+/** What the spent epsilon means, while somebody reads it; it names its epsilon, which may have grown since. */
+const means = paced(async () => {
   if (!job?.progress || byId("meaning-part").hidden || !byId("meaning-part").open) return;
   const { epsilon, delta } = job.progress;
-  if (byId("meaning").dataset.of === `${epsilon} ${delta}`) return;
-  byId("meaning").dataset.of = `${epsilon} ${delta}`;
+  const said = cost(job.progress);
+  if (byId("meaning-of").textContent === said) return;
+  byId("meaning-of").textContent = said;
   try {
-    await explain(byId("meaning"), { epsilon, delta, adjacency: privacy().adjacency, unit: privacy().unit, signal: lines.signal });
+    await explain(byId("meaning"), { epsilon, delta, adjacency: privacyOf(job).adjacency, unit: privacyOf(job).unit, signal: lines.signal });
   } catch (error) {
-    delete byId("meaning").dataset.of;
+    byId("meaning-of").textContent = "";
     if (!(error instanceof Problem) && error.name !== "AbortError") throw error;
   }
 }, DRAW);
@@ -160,7 +152,7 @@ function launched() {
 
 /** The epsilon that the noise was calibrated to, or null where none was named or nothing is guaranteed. */
 function target() {
-  const wanted = job.spec?.privacy?.epsilon ?? job.spec?.method?.privacy?.epsilon;
+  const wanted = privacyOf(job)?.epsilon;
   return wanted && Number.isFinite(number(job.progress?.epsilon)) ? wanted : null;
 }
 
@@ -285,7 +277,7 @@ function gone() {
   offered = null;
   byId("title").textContent = "There is no such job";
   for (const name of ["labels-form", "attempts-part", "meaning-part"]) byId(name).hidden = true;
-  for (const name of ["actions", "what", "certificate", "state", "plots", "belongs", "labels-other"]) byId(name).replaceChildren();
+  for (const name of ["actions", "what", "certificate", "state", "plots", "belongs", "labels-other", "meaning", "meaning-of"]) byId(name).replaceChildren();
   byId("times").textContent = "";
   byId("trouble").replaceChildren(
     el("p", { class: "notice bad", role: "alert" }, "There is no job with this id that your key may see. It may belong to another tenant or another service. ", el("a", { href: "/jobs" }, "See your jobs.")),
@@ -311,19 +303,7 @@ async function isOver() {
 }
 
 function followLog() {
-  // Only while somebody reads it: a browser opens few lines to one service, and each page of a job holds one already.
-  if (logged || !job || !byId("log-part").open) return;
-  logged = true;
-  const log = byId("log");
-  const takeLine = (event) => {
-    log.append(`${event.data.data.line}\n`);
-    log.scrollTop = log.scrollHeight;
-  };
-  const told = (state) => {
-    log.dataset.state = state;
-    if (state === "ended" && !log.textContent) log.textContent = "Nothing was logged.";
-  };
-  follow(`${base}/logs`, takeLine, lines.signal, told, isOver);
+  if (job) readLog(`${base}/logs`, lines.signal, isOver);
 }
 
 async function start() {
@@ -332,13 +312,11 @@ async function start() {
   const { signal } = lines;
   job = null;
   offered = null;
-  logged = false;
   course = new History();
   forget();
-  byId("events").replaceChildren();
+  for (const name of ["events", "meaning", "meaning-of"]) byId(name).replaceChildren();
   byId("events").dataset.count = "0";
-  byId("log").textContent = "";
-  delete byId("log").dataset.state;
+  forgetLog();
   byId("trouble").replaceChildren();
   await refresh();
   if (!job || signal.aborted) return;

@@ -25,6 +25,9 @@ export function algorithmName(kind) {
   return NAMES[kind] || `${words[0].toUpperCase()}${words.slice(1)}`;
 }
 
+/** Where a job says what it has to guarantee; undefined where it says nothing of the kind. */
+export const privacyOf = (job) => job?.spec?.privacy ?? job?.spec?.method?.privacy;
+
 export function tag(state) {
   return el("span", { class: `tag ${COLOURS[state] || "soft"}` }, state);
 }
