@@ -77,13 +77,36 @@ def test_epsilon_is_typed_or_dragged_and_means_the_same_as_everywhere(page: Any)
     page.keyboard.press("Home")
     assert written(page)["spec"]["privacy"]["epsilon"] == 0.1
     typed(page, "epsilon", "1")
-    page.locator("#meaning .label", has_text="Strong protection").wait_for()
+    page.locator("#meaning .label", has_text="Moderate protection").wait_for()
     assert written(page)["spec"]["privacy"]["epsilon"] == 1.0
     assert "at most epsilon 1 at delta 0.00001" in page.inner_text("#review")
     typed(page, "epsilon", "none")
     page.click("#send")
     assert page.evaluate("document.activeElement.id") == "epsilon"
     assert written(page)["spec"]["privacy"]["epsilon"] == 1.0
+
+
+def test_no_meaning_is_shown_of_what_is_no_guarantee(page: Any) -> None:
+    privacy: dict[str, object] = {"adjacency": "add_remove", "unit": "record", "delta": 1e-5, "epsilon": 4.0}
+
+    def put(**changes: object) -> None:
+        page.fill(
+            "#body", json.dumps({"spec": spec(privacy={name: value for name, value in (privacy | changes).items() if value is not None})})
+        )
+
+    put()
+    page.locator("#meaning .label").wait_for()
+    for wrong in ({"epsilon": -3}, {"unit": None}, {"adjacency": "none"}, {"delta": 1}):
+        put(**wrong)
+        page.locator("#delta-words", has_text="once the job names an epsilon above 0").wait_for()
+        assert page.locator("#meaning > *").count() == 0
+        assert "isn't complete yet" in page.inner_text("#review")
+        put()
+        page.locator("#meaning .label").wait_for()
+    page.fill("#epsilon", "8x")
+    page.locator("#epsilon-problem", has_text="Enter a number above 0").wait_for()
+    assert page.locator("#meaning > *").count() == 0
+    assert page.complaints.lines == []
 
 
 def test_what_stands_in_the_json_stands_in_the_fields(page: Any) -> None:

@@ -1,16 +1,14 @@
 // The parts of a new job's form that one looks at: recipes as cards, epsilon with what it means, and the whole in words.
 
 import { Problem, bound, byId, el, figure, later, number } from "./core.js";
-import { algorithmName } from "./jobs-common.js";
-import { explain } from "./meaning.js";
+import { algorithmName, privacyOf } from "./jobs-common.js";
+import { explain, outdate } from "./meaning.js";
 import { say } from "./submit-fields.js";
+import { neighbourWords, spelled } from "./terms.js";
 
 const NUMBER = /^(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
 const PAUSE = 150;
 let running = new AbortController();
-
-/** Where a job says what it has to guarantee; undefined where it says nothing of the kind. */
-export const privacyOf = (job) => job?.spec?.privacy ?? job?.spec?.method?.privacy;
 
 /** One card for each recipe that can run; the others by name, and what they lack. `chosen` is called with a recipe's name. */
 export function showRecipes(recipes, chosen) {
@@ -30,7 +28,7 @@ export function showRecipes(recipes, chosen) {
 
 function reaches(one) {
   const { proven } = one;
-  const guarantee = proven ? `epsilon ${bound(proven.epsilon)} at delta ${proven.delta} for each ${proven.unit.replaceAll("_", " ")}, ${proven.steps ? `${proven.steps} steps` : algorithmName(one.algorithm)}` : "no guarantee: it shows why";
+  const guarantee = proven ? `epsilon ${bound(proven.epsilon)} at delta ${proven.delta} for each ${spelled(proven.unit)}, ${proven.steps ? `${proven.steps} steps` : algorithmName(one.algorithm)}` : "no guarantee: it shows why";
   const [printed] = one.printed_results;
   const [name, value] = printed ? Object.entries(printed.figures)[0] : [];
   return ` ${guarantee}${name ? `. Its paper prints ${name.replaceAll("_", " ")} ${figure(value)}` : ""}.`;
@@ -43,13 +41,34 @@ export function showJob(job) {
   byId("guarantee").hidden = !asked;
   byId("no-guarantee").hidden = job === null || Boolean(asked);
   byId("review").textContent = job === null ? "Choose a recipe first." : words(job, privacy);
-  if (!asked) return;
+  if (!asked) {
+    forget();
+    return;
+  }
   if (byId("epsilon").getAttribute("aria-invalid") !== "true" && Number(byId("epsilon").value) !== privacy.epsilon) byId("epsilon").value = String(privacy.epsilon);
-  const place = Math.log10(privacy.epsilon);
-  byId("epsilon-slider").value = String(place);
+  if (!isWhole(privacy)) {
+    forget();
+    byId("delta-words").textContent = "What it means is shown once the job names an epsilon above 0, a delta from 0 to below 1, neighbours and a unit.";
+    return;
+  }
+  byId("epsilon-slider").value = String(Math.log10(privacy.epsilon));
   byId("epsilon-slider").setAttribute("aria-valuetext", `epsilon ${privacy.epsilon}`);
-  byId("delta-words").textContent = `At delta ${privacy.delta}, for one ${privacy.unit.replaceAll("_", " ")}.`;
+  byId("delta-words").textContent = `At delta ${privacy.delta}, for one ${spelled(privacy.unit)}.`;
+  outdate(byId("meaning"));
   meaning(privacy);
+}
+
+/** Whether what a job has to guarantee says enough to be explained. */
+function isWhole({ epsilon, delta, adjacency, unit }) {
+  return epsilon > 0 && Number.isFinite(epsilon) && typeof delta === "number" && delta >= 0 && delta < 1 && typeof unit === "string" && unit !== "" && neighbourWords(adjacency, unit) !== null;
+}
+
+/** Shows no meaning: what stands in the form has none. */
+function forget() {
+  meaning.cancel();
+  running.abort();
+  byId("meaning").replaceChildren();
+  byId("delta-words").textContent = "";
 }
 
 const meaning = later(async (privacy) => {
@@ -67,7 +86,9 @@ const meaning = later(async (privacy) => {
 function words({ spec, ledger }, privacy) {
   const steps = number(spec.steps) > 0 ? ` for ${spec.steps} steps` : "";
   const data = spec.data?.kind === "uploaded" ? "your data set" : String(spec.data?.kind || "its data").replaceAll("_", " ");
-  const guarantee = privacy && typeof privacy.epsilon === "number" ? `Its certificate will state at most epsilon ${privacy.epsilon} at delta ${privacy.delta} for each ${privacy.unit.replaceAll("_", " ")}.` : "What it guarantees follows from its noise.";
+  const asks = privacy && typeof privacy.epsilon === "number";
+  const stated = asks && isWhole(privacy) ? `Its certificate will state at most epsilon ${privacy.epsilon} at delta ${privacy.delta} for each ${spelled(privacy.unit)}.` : "What it has to guarantee isn't complete yet.";
+  const guarantee = asks ? stated : "What it guarantees follows from its noise.";
   return `Runs ${algorithmName(spec.algorithm)} on ${data}${steps}. ${guarantee} ${ledger ? "Its cost is reserved from the budget first." : "No budget is charged."} Before it starts, a worker works out its noise; if the data don't fit, it fails and says why.`;
 }
 
@@ -82,8 +103,10 @@ export function editGuarantee(change) {
   byId("epsilon").addEventListener("input", () => {
     const text = byId("epsilon").value.trim();
     const value = Number(text);
-    if (text.length > 40 || !NUMBER.test(text) || !Number.isFinite(value) || !(value > 0)) say("epsilon", "Enter a number above 0, such as 2 or 0.5.");
-    else write(value);
+    if (text.length > 40 || !NUMBER.test(text) || !Number.isFinite(value) || !(value > 0)) {
+      say("epsilon", "Enter a number above 0, such as 2 or 0.5.");
+      forget();
+    } else write(value);
   });
   byId("epsilon-slider").addEventListener("input", () => {
     const value = Number((10 ** Number(byId("epsilon-slider").value)).toPrecision(2));
