@@ -138,6 +138,17 @@ def test_one_that_is_looked_up_is_read_checked_and_proved_to_be_in_the_log(page:
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
 
 
+def test_a_file_takes_the_place_of_the_certificate_that_was_looked_up(page: Any, key: str, certificate: str) -> None:
+    keep_key(page, key)
+    page.fill("#id", certificate)
+    page.click("#lookup button")
+    page.locator("#forms").wait_for()
+    assert choose(page, "something", b"no certificate") == "This isn't a certificate."
+    assert not page.is_visible("#document")
+    assert not page.is_visible("#forms")
+    assert page.input_value("#id") == ""
+
+
 @pytest.mark.slow
 def test_a_link_to_one_opens_it_once_there_is_a_key(page: Any, key: str, service: Service, certificate: str) -> None:
     page.goto(f"{service.address}/certificates#{certificate}")

@@ -33,6 +33,7 @@ const WORDS = {
 const ENDINGS = { pdf: "pdf", dsse: "json", jws: "jws" };
 
 let shown = null;
+let turn = 0; // of what is asked for: an earlier answer that comes later is of another certificate
 
 function wordsOf(name) {
   return WORDS[name] || (name.startsWith("file ") ? `Is ${name.slice(5)} the file that it names?` : name.replaceAll("_", " "));
@@ -84,10 +85,11 @@ function show(report, name) {
 }
 
 /** Bytes to the service as they are: their layout is part of what is signed. */
-async function verify(bytes, name) {
+async function verify(bytes, name, mine = turn) {
   const begins = new TextDecoder().decode(bytes.slice(0, 64)).trimStart();
   const type = begins.startsWith("{") ? "application/json" : "application/jose";
   const report = await (await request("/v1/certificates/verify", { method: "POST", body: bytes, type })).json();
+  if (mine !== turn) return;
   show(report, name);
   if (report.verdict === "valid" && report.guarantee !== "none") await means(statementOf(bytes).predicate);
 }
@@ -100,7 +102,7 @@ function statementOf(bytes) {
   return JSON.parse(new TextDecoder().decode(content));
 }
 
-/** Which neighbours an event is about: those of any of its releases, and the unit of the group that it is for. */
+/** Adjacency and unit of an event: all its releases have the same, but a group has a unit of its own. */
 function neighboursOf(part) {
   if (part === null || typeof part !== "object") return null;
   if (typeof part.adjacency === "string" && typeof part.unit === "string") return { adjacency: part.adjacency, unit: part.unit };
@@ -108,33 +110,50 @@ function neighboursOf(part) {
   return found && part.kind === "grouped" ? { ...found, unit: part.unit } : found;
 }
 
-async function means({ guarantee, event }) {
+/** The number of units that a plan states; null where it has several parts. */
+const unitsOf = (plan) => plan.units ?? plan.sampling?.records ?? null;
+
+async function means({ guarantee, event, plan }) {
   const neighbours = neighboursOf(event);
   if (!neighbours || guarantee.kind !== "approximate_dp") return;
   const place = el("section", { class: "meaning", "aria-label": "What it means" });
   byId("report").firstElementChild.after(el("div", { class: "answer" }, el("p", { class: "figure" }, `epsilon ${guarantee.epsilon} at delta ${guarantee.delta}`), place));
-  await explain(place, { epsilon: guarantee.epsilon, delta: guarantee.delta, ...neighbours });
+  // Of a pure guarantee no delta allows anything.
+  const units = guarantee.pure_epsilon ? null : unitsOf(plan);
+  await explain(place, { epsilon: guarantee.epsilon, delta: guarantee.delta, ...neighbours, units });
+}
+
+/** Shows no certificate: another one is asked for. */
+function forget() {
+  turn += 1;
+  shown = null;
+  say("id", "");
+  for (const name of ["proved", "file-problem"]) byId(name).textContent = "";
+  for (const name of ["forms", "document"]) byId(name).hidden = true;
+  byId("report").replaceChildren();
 }
 
 async function take(file) {
-  byId("file-problem").textContent = "";
-  byId("report").replaceChildren();
+  forget();
+  byId("id").value = "";
   if (file.size === 0) byId("file-problem").textContent = `${file.name} is empty.`;
   else if (file.size > Number(byId("drop").dataset.most)) byId("file-problem").textContent = `${file.name} is too large for a certificate.`;
   else {
+    const mine = turn;
     try {
-      await verify(await file.arrayBuffer(), file.name);
+      await verify(await file.arrayBuffer(), file.name, mine);
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
-      byId("report").replaceChildren(refusal(error));
+      if (mine === turn) byId("report").replaceChildren(refusal(error));
     }
   }
 }
 
 /** The service's page of a certificate, in its own tree with its own styles. No script in it would run: the policy allows none. */
-async function read(id) {
+async function read(id, mine) {
   const answer = await request(`/v1/certificates/${encodeURIComponent(id)}?form=html`);
   const text = await answer.text();
+  if (mine !== turn) return;
   const [, style] = /<style>([\s\S]*?)<\/style>/.exec(text) || ["", ""];
   const made = new DOMParser().parseFromString(text.replace(/<style>[\s\S]*?<\/style>/, ""), "text/html");
   const sheet = new CSSStyleSheet();
@@ -163,25 +182,23 @@ function styled(text) {
 }
 
 async function lookup(id) {
-  shown = null;
-  say("id", "");
-  byId("proved").textContent = "";
-  byId("forms").hidden = true;
-  byId("document").hidden = true;
-  byId("report").replaceChildren();
+  forget();
   if (!/^[A-Za-z0-9_-]{1,64}$/.test(id)) {
     say("id", id === "" ? "Enter the id; the job's page shows it." : "An id has only letters, digits, _ and -, at most 64 characters; the job's page shows it.");
     byId("id").focus();
     return;
   }
+  const mine = turn;
   try {
     const signed = await request(`/v1/certificates/${id}?form=dsse`);
-    await verify(await signed.arrayBuffer(), `certificate ${id}`);
-    await read(id);
+    await verify(await signed.arrayBuffer(), `certificate ${id}`, mine);
+    await read(id, mine);
+    if (mine !== turn) return;
     shown = id;
     byId("forms").hidden = false;
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
+    if (mine !== turn) return;
     say("id", error.status === 404 ? "There is no certificate with this id that your key may see." : error.message);
     byId("id").focus();
   }
