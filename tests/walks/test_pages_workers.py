@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.app import jobs_harness as harness
-from tests.walks.pages import Complaints, Service, keep_key
+from tests.walks.pages import Complaints, Service, give_key, keep_key
 
 SENTENCE = "No worker is running at the moment, so jobs wait until one is started."
 
@@ -45,3 +45,29 @@ def test_pages_of_jobs_say_that_no_worker_is_alive_until_one_is(chromium: Any, t
     finally:
         context.close()
         service.end()
+
+
+METRICS = """zetadp_queue_depth 0
+zetadp_jobs_in_hand 0
+zetadp_unfinished_worker_deaths 0
+zetadp_disk_free_bytes 6e10
+zetadp_disk_bytes 1e11
+zetadp_webhooks_waiting 0
+zetadp_webhooks_failing {failing}
+"""
+
+
+@pytest.mark.parametrize(("failing", "verdict"), [(0, "All checks pass"), (2, "Look at: webhooks waiting")])
+def test_the_operators_verdict_is_of_everything_below_it(failing: int, verdict: str, window: Any, service: Service, key: str) -> None:
+    page = window.new_page()
+    give_key(page, service.address, key)
+    page.route("**/readyz", lambda route: route.fulfill(json={"checks": [{"name": "database", "ok": True, "needed": True, "detail": ""}]}))
+    page.route("**/v1/hardware", lambda route: route.fulfill(json={"workers": []}))
+    page.route("**/metrics", lambda route: route.fulfill(content_type="text/plain", body=METRICS.format(failing=failing)))
+    page.goto(f"{service.address}/operations")
+    page.locator("#verdict", has_text=verdict).wait_for()
+    page.unroute_all()
+    page.route("**/metrics", lambda route: route.fulfill(status=500, body=""))
+    page.reload()
+    page.locator("#verdict", has_text="Not everything could be looked at.").wait_for()
+    page.close()

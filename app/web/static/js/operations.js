@@ -1,12 +1,12 @@
 // The operators' page: a verdict first, then figures of the queue, storage, certificates and webhooks, checks, and workers.
 
-import { Problem, api, byId, el, figure, moment, refusal, request } from "./core.js";
+import { Problem, api, bound, byId, el, figure, moment, refusal, request } from "./core.js";
 
 const EVERY = 5000;
 const SCARCE = 0.1; // of the disk
 
 /** Prometheus's text as [name, labels, value]. */
-export function samples(text) {
+function samples(text) {
   return [...text.matchAll(/^([a-z_]+)(?:\{([^}]*)\})? (\S+)$/gm)].map(([, name, labels, value]) => [name, labels || "", Number(value)]);
 }
 
@@ -16,12 +16,13 @@ function sum(found, name, label = "") {
 }
 
 function duration(seconds) {
+  if (Number.isNaN(seconds)) return "an unknown time";
   if (seconds < 120) return `${figure(seconds, 2)} s`;
   return seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${figure(seconds / 3600, 3)} h`;
 }
 
 const count = (value) => (Number.isNaN(value) ? "unknown" : value.toLocaleString("en"));
-const gib = (bytes) => `${figure(bytes / 2 ** 30, 3)} GiB`;
+const gib = (bytes) => (Number.isNaN(bytes) ? "unknown" : `${bound(bytes / 2 ** 30, { digits: 3, down: true })} GiB`);
 
 /** Each card: its name, its figure, what else there is to say, and whether it needs attention. */
 function cards(found) {
@@ -29,31 +30,35 @@ function cards(found) {
   const [free, all] = [of("disk_free_bytes"), of("disk_bytes")];
   return [
     ["Waiting jobs", count(of("queue_depth")), of("queue_depth") > 0 ? `the oldest for ${duration(of("queue_oldest_seconds"))}` : "nothing waits", false],
-    ["Running jobs", count(of("jobs_in_hand")), `${count(of("unfinished_worker_deaths"))} worker deaths in unfinished jobs`, of("unfinished_worker_deaths") > 0],
-    ["Free disk", gib(free), `of ${gib(all)}`, free < SCARCE * all],
+    ["Running jobs", count(of("jobs_in_hand")), `${count(of("unfinished_worker_deaths"))} worker deaths in unfinished jobs`, !(of("unfinished_worker_deaths") === 0)],
+    ["Free disk", gib(free), `of ${gib(all)}`, !(free >= SCARCE * all)],
     ["Certificates", count(of("certificates")), `${count(of("certificates_refused"))} refused; the log's head is under Verify`, false],
     ["Budgets", count(of("ledgers")), `${count(of("reservations_open"))} open reservations`, false],
-    ["Webhooks waiting", count(of("webhooks_waiting")), `${count(of("webhooks_failing"))} fail`, of("webhooks_failing") > 0],
+    ["Webhooks waiting", count(of("webhooks_waiting")), `${count(of("webhooks_failing"))} fail`, !(of("webhooks_failing") === 0)],
   ];
 }
 
+/** Shows the cards; returns the names of those that need attention. */
 function showFigures(found) {
+  const all = cards(found);
   byId("figures").replaceChildren(
-    ...cards(found).map(([name, value, more, isBad]) => el("li", { class: "card" }, el("h2", {}, name), el("p", { class: "figure" }, value), el("p", { class: "soft" }, isBad ? el("span", { class: "tag warn" }, "look") : null, ` ${more}`))),
+    ...all.map(([name, value, more, isBad]) => el("li", { class: "card" }, el("h2", {}, name), el("p", { class: "figure" }, value), el("p", { class: "soft" }, isBad ? el("span", { class: "tag warn" }, "look") : null, ` ${more}`))),
   );
   byId("figures").setAttribute("aria-busy", "false");
+  return all.filter(([, , , isBad]) => isBad).map(([name]) => name.toLowerCase());
 }
 
+/** Shows the checks; returns the names of those that failed. */
 function showChecks({ checks }) {
   byId("checks").replaceChildren(
     ...checks.map((one) =>
       el("tr", {}, el("th", { scope: "row" }, one.name.replaceAll("_", " ")), el("td", { "data-name": "Outcome" }, el("span", { class: `tag ${one.ok ? "good" : one.needed ? "bad" : "warn"}` }, one.ok ? "fine" : one.needed ? "fails" : "missing")), el("td", { "data-name": "Detail" }, one.detail || "")),
     ),
   );
-  const wrong = checks.filter((one) => !one.ok);
-  byId("verdict").textContent = wrong.length ? `Look at: ${wrong.map((one) => one.name.replaceAll("_", " ")).join(", ")}.` : "Everything that the service needs is there.";
+  return checks.filter((one) => !one.ok).map((one) => one.name.replaceAll("_", " "));
 }
 
+/** Shows the workers; returns whether any was lost. */
 function showWorkers({ workers }) {
   byId("no-workers").hidden = workers.length > 0;
   byId("workers").replaceChildren(
@@ -63,6 +68,7 @@ function showWorkers({ workers }) {
       return el("tr", {}, el("th", { scope: "row" }, one.id), el("td", { "data-name": "Runs on" }, one.hardware), el("td", { "data-name": "State" }, el("span", { class: `tag ${one.alive ? "good" : "bad"}` }, state), " ", job), el("td", { "data-name": "Last heard" }, moment(one.renewed)));
     }),
   );
+  return workers.some((one) => !one.alive) ? ["lost workers"] : [];
 }
 
 /** The answer of a check even where it is a refusal: a service that isn't ready says why with status 503. */
@@ -71,18 +77,25 @@ async function readiness() {
   return answer.json();
 }
 
+let timer;
+
+/** The verdict is of all that is shown below it; where a part of that can't be had, there is none. */
 async function look() {
+  clearTimeout(timer);
   try {
-    showChecks(await readiness());
-    showWorkers(await api("/v1/hardware"));
-    showFigures(samples(await (await request("/metrics")).text()));
+    const checks = showChecks(await readiness());
+    const workers = showWorkers(await api("/v1/hardware"));
+    const wrong = [...checks, ...workers, ...showFigures(samples(await (await request("/metrics")).text()))];
+    byId("verdict").textContent = wrong.length ? `Look at: ${wrong.join(", ")}.` : "All checks pass, and no figure needs attention.";
     byId("trouble").replaceChildren();
   } catch (error) {
     if (!(error instanceof Problem) && !(error instanceof TypeError)) throw error;
+    byId("verdict").textContent = "Not everything could be looked at.";
     byId("trouble").replaceChildren(error instanceof Problem ? refusal(error) : el("p", { class: "notice" }, "The service doesn't answer."));
     if (error instanceof Problem && [401, 403].includes(error.status)) return;
   }
-  setTimeout(look, EVERY);
+  clearTimeout(timer);
+  timer = setTimeout(look, EVERY);
 }
 
 document.addEventListener("zetadp-key", look);
