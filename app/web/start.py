@@ -45,7 +45,8 @@ STEPS = (
   "event": {"kind": "release", "mechanism": {"kind": "gaussian", "std": 2.0,
             "sensitivity": {"l2": 1.0, "adjacency": "add_remove", "unit": "record"}}},
   "epsilons": [1.0], "deltas": [1e-5]}'""",
-        "Each answer is an interval whose upper end is the guarantee. [The calculator](/calculators/gaussian?std=2) adds plots.",
+        "Each answer is an interval whose upper end is the guarantee. [The calculator](/calculators/gaussian?std=2) is a form for the "
+        "same, with plots folded below.",
     ),
     Step(
         "key",
