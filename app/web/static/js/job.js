@@ -62,7 +62,7 @@ const draw = paced(async () => {
 function spent() {
   // It jumps at each report to what was spent by then: a chord would lie below it.
   const series = [{ name: "spent", curve: "step-before", points: thinned(course.spent) }];
-  if (target()) series.push({ name: "target", points: [[0, target()], [job.progress.steps, target()]] });
+  if (target()) series.push({ name: "target", curve: "linear", points: [[0, target()], [job.progress.steps, target()]] });
   return linePlot({ title: "Epsilon spent", about: "An upper bound after each reported step; between two of them, the later one's.", x: { label: "step" }, y: { label: "epsilon" }, series, file: `${id}-epsilon` });
 }
 

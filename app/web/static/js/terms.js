@@ -15,7 +15,7 @@ export const spelled = (unit) => unit.replaceAll("_", " ");
  * What an adjacency hides of one unit, in words; null for one that isn't known.
  * @param {string | null} adjacency
  * @param {string} unit
- * @returns {Record<"choice" | "question" | "absent" | "present" | "shown", string> | null}
+ * @returns {Record<string, string> | null} choice, question, absent, present and shown
  */
 export function neighbourWords(adjacency, unit) {
   const words = TERMS.neighbours[adjacency ?? ""];
