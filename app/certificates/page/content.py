@@ -102,8 +102,9 @@ def _meaning(reading: Reading, guarantee: ApproximateDp) -> Iterator[str]:
         yield f"It also holds with epsilon {guarantee.pure_epsilon} at delta 0: pure differential privacy."
     yield from attack_sentences(reading, at_certified_pair(guarantee))
     yield strength_in_words(reading, guarantee)
-    yield f"Protected: each {reading.unit} of the {reading.kind.protected}; {reading.unit_meaning}."
-    yield f"Against: anyone who sees what was released. Formally, it is (epsilon, delta)-differential privacy: {reading.neighbours}."
+    protected = f"Protected: each {reading.unit} of the {reading.kind.protected}; {reading.unit_meaning}."
+    formal = f"Formally, it is (epsilon, delta)-differential privacy: {reading.neighbours}."
+    yield f"{protected} Against: anyone who sees what was released. {formal}"
     yield _trust(reading)
     yield from worth_of_sampling(guarantee)
 
