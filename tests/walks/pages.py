@@ -69,6 +69,9 @@ class Service:
         folder = self.settings.data_dir / f"service {self.starts}"
         self.process = Command(folder, "serve", "--port", str(self.port), env=variables)
         self.port = int(self.process.first_line().rsplit(":", 1)[1])
+        # It listens before it has made its tables, and answers after.
+        with httpx2.Client(transport=httpx2.HTTPTransport(retries=5), timeout=harness.WAIT_SECONDS) as client:
+            client.get(f"{self.address}/livez").raise_for_status()
 
     def end(self) -> None:
         """At once, as a machine that loses its power."""
