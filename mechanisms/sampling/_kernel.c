@@ -16,6 +16,7 @@
    with no product and sum in one (-ffp-contract=off), so they give the same bits. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__)
 #define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
+#define BY_EIGHT
 #else
 #define WIDE
 #endif
@@ -23,32 +24,154 @@
 typedef union { double number; uint64_t bits; } Double;
 typedef union { float number; uint32_t bits; } Single;
 
+/* What a value is released with: (value * factor, within +-largest and rounded to whole steps, + noise) * scale. */
+typedef struct { double factor, largest, scale; } Release;
+
 static inline uint64_t bin_of(uint64_t word, const uint64_t *column) {
     const uint64_t own = word >> 52, entry = column[own];
     return (int64_t)((word >> 25) & THRESHOLD_MASK) < (int64_t)(entry >> 16) ? own : entry & 0xffff;
 }
 
+static inline double noisy(double value, double noise, Release by) {
+    double steps = value * by.factor;
+    steps = steps < -by.largest ? -by.largest : steps;
+    steps = steps > by.largest ? by.largest : steps;
+    return (rint(steps * 0x1p32) * 0x1p-32 + noise) * by.scale;
+}
+
+/* Both return other than 0 where a value is infinite or not a number. */
+static inline uint64_t some_released(const double *value, const Double *noise, double *out, Py_ssize_t count, Release by) {
+    uint64_t broken = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        const Double given = {.number = value[i]};
+        broken |= ((given.bits & 0x7fffffffffffffff) + 0x0010000000000000) >> 63;
+        out[i] = noisy(value[i], noise[i].number, by);
+    }
+    return broken;
+}
+
+static inline uint64_t some_released_single(const float *value, const Double *noise, float *out, Py_ssize_t count, Release by) {
+    uint32_t broken = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        const Single given = {.number = value[i]};
+        broken |= ((given.bits & 0x7fffffff) + 0x00800000) >> 31;
+        out[i] = (float)noisy(value[i], noise[i].number, by);
+    }
+    return broken;
+}
+
+/* The numbers of at most CHUNK words from the word ``first`` on; the places of the rest among all words go to ``rest``. */
+static inline Py_ssize_t some_normals(
+    const uint64_t *word, const uint64_t *column, Double *number, int64_t *rest, Py_ssize_t first, Py_ssize_t count
+) {
+    uint64_t any = 0;
+    Py_ssize_t found = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        const uint64_t w = word[i], bin = bin_of(w, column);
+        const uint64_t cell = (int64_t)bin < REST ? (bin << OFFSET_BITS) | (w & OFFSET_MASK) : 0;
+        Double x = {.bits = 0x4330000000000000 | cell}; /* 2^52 + cell */
+        x.number = (x.number - 0x1p52 + 0.5) * 0x1p-32;
+        x.bits ^= (w << 39) & 0x8000000000000000; /* a cell mirrored, with its centre, is its negative */
+        number[i] = x;
+        any |= bin & REST;
+    }
+    for (Py_ssize_t i = 0; any && i < count; i++)
+        if (bin_of(word[i], column) == REST) rest[found++] = first + i;
+    return found;
+}
+
 WIDE static Py_ssize_t all_normals(
-    const uint64_t *restrict word, const uint64_t *restrict column, Double *restrict number, int64_t *restrict rest, Py_ssize_t count
+    const uint64_t *restrict word, const uint64_t *restrict column, Double *restrict number, int64_t *restrict rest,
+    Py_ssize_t first, Py_ssize_t count
 ) {
     Py_ssize_t found = 0;
-    for (Py_ssize_t first = 0; first < count; first += CHUNK) {
-        const Py_ssize_t last = count - first < CHUNK ? count : first + CHUNK;
-        uint64_t any = 0;
-        for (Py_ssize_t i = first; i < last; i++) {
-            const uint64_t w = word[i], bin = bin_of(w, column);
-            const uint64_t cell = (int64_t)bin < REST ? (bin << OFFSET_BITS) | (w & OFFSET_MASK) : 0;
-            Double x = {.bits = 0x4330000000000000 | cell}; /* 2^52 + cell */
-            x.number = (x.number - 0x1p52 + 0.5) * 0x1p-32;
-            x.bits ^= (w << 39) & 0x8000000000000000; /* a cell mirrored, with its centre, is its negative */
-            number[i] = x;
-            any |= bin & REST;
-        }
-        for (Py_ssize_t i = first; any && i < last; i++)
-            if (bin_of(word[i], column) == REST) rest[found++] = i;
+    for (; first < count; first += CHUNK) {
+        const Py_ssize_t some = count - first < CHUNK ? count - first : CHUNK;
+        found += some_normals(word + first, column, number + first, rest + found, first, some);
     }
     return found;
 }
+
+/* The normal noise of each word, added to a value at once; returns the number of places of the rest, -1 where a value isn't finite. */
+WIDE static Py_ssize_t all_noised(
+    const uint64_t *restrict word, const uint64_t *restrict column, const void *value, void *out, int64_t *restrict rest,
+    Py_ssize_t first, Py_ssize_t count, Release by, int single
+) {
+    Double number[CHUNK];
+    Py_ssize_t found = 0;
+    uint64_t broken = 0;
+    for (; first < count; first += CHUNK) {
+        const Py_ssize_t some = count - first < CHUNK ? count - first : CHUNK;
+        found += some_normals(word + first, column, number, rest + found, first, some);
+        if (single) broken |= some_released_single((const float *)value + first, number, (float *)out + first, some, by);
+        else broken |= some_released((const double *)value + first, number, (double *)out + first, some, by);
+    }
+    return broken ? -1 : found;
+}
+
+#ifdef BY_EIGHT
+/* The same with registers of eight numbers and their loads from a table, which a compiler spells out one by one. Powers of two are drawn
+   together, which rounds nothing: steps are counted in whole numbers here. */
+#include <immintrin.h>
+#define EIGHT __attribute__((target("avx512f,avx512dq")))
+
+static int has_eight(void) { return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq"); }
+
+/* The numbers of eight words, in steps; of the rest only the sign, at 1/2. */
+EIGHT static inline __m512d eight_steps(const uint64_t *word, const uint64_t *column, __mmask8 *rest) {
+    const __m512i w = _mm512_loadu_si512(word), own = _mm512_srli_epi64(w, 52), entry = _mm512_i64gather_epi64(own, column, 8);
+    const __m512i threshold = _mm512_and_si512(_mm512_srli_epi64(w, 25), _mm512_set1_epi64(THRESHOLD_MASK));
+    const __mmask8 other = _mm512_cmpge_epi64_mask(threshold, _mm512_srli_epi64(entry, 16));
+    const __m512i bin = _mm512_mask_and_epi64(own, other, entry, _mm512_set1_epi64(0xffff));
+    *rest = _mm512_cmpeq_epi64_mask(bin, _mm512_set1_epi64(REST));
+    const __m512i offset = _mm512_and_si512(w, _mm512_set1_epi64(OFFSET_MASK));
+    const __m512i cell = _mm512_maskz_or_epi64(_knot_mask8(*rest), _mm512_slli_epi64(bin, OFFSET_BITS), offset);
+    const __m512i sign = _mm512_and_si512(_mm512_slli_epi64(w, 39), _mm512_set1_epi64((int64_t)0x8000000000000000));
+    const __m512d centre = _mm512_add_pd(_mm512_cvtepi64_pd(cell), _mm512_set1_pd(0.5));
+    return _mm512_xor_pd(centre, _mm512_castsi512_pd(sign));
+}
+
+EIGHT static inline Py_ssize_t places(__mmask8 rest, int64_t *into, Py_ssize_t first) {
+    Py_ssize_t found = 0;
+    for (unsigned left = rest; left; left &= left - 1) into[found++] = first + __builtin_ctz(left);
+    return found;
+}
+
+EIGHT static Py_ssize_t eight_normals(const uint64_t *word, const uint64_t *column, Double *number, int64_t *rest, Py_ssize_t count) {
+    Py_ssize_t found = 0;
+    for (Py_ssize_t i = 0; i < count; i += 8) {
+        __mmask8 left;
+        _mm512_storeu_pd(number + i, _mm512_mul_pd(eight_steps(word + i, column, &left), _mm512_set1_pd(0x1p-32)));
+        found += places(left, rest + found, i);
+    }
+    return found;
+}
+
+EIGHT static Py_ssize_t eight_noised(
+    const uint64_t *word, const uint64_t *column, const void *value, void *out, int64_t *rest, Py_ssize_t count, Release by, int single
+) {
+    const __m512d factor = _mm512_set1_pd(by.factor * 0x1p32), scale = _mm512_set1_pd(by.scale * 0x1p-32);
+    const __m512d largest = _mm512_set1_pd(by.largest * 0x1p32), least = _mm512_set1_pd(-by.largest * 0x1p32);
+    Py_ssize_t found = 0;
+    __mmask8 broken = 0;
+    for (Py_ssize_t i = 0; i < count; i += 8) {
+        __mmask8 left;
+        const __m512d given =
+            single ? _mm512_cvtps_pd(_mm256_loadu_ps((const float *)value + i)) : _mm512_loadu_pd((const double *)value + i);
+        const __m512d held = _mm512_min_pd(_mm512_max_pd(_mm512_mul_pd(given, factor), least), largest);
+        const __m512d whole = _mm512_roundscale_pd(held, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+        const __m512d sum = _mm512_mul_pd(_mm512_add_pd(whole, eight_steps(word + i, column, &left)), scale);
+        broken |= _mm512_fpclass_pd_mask(given, 0x99); /* infinite, or not a number */
+        if (single) _mm256_storeu_ps((float *)out + i, _mm512_cvtpd_ps(sum));
+        else _mm512_storeu_pd((double *)out + i, sum);
+        found += places(left, rest + found, i);
+    }
+    return broken ? -1 : found;
+}
+
+/* Whether scaling by 2^32 and back is exact, so that both count the same: no factor or scale at the ends of double precision. */
+static int has_room(Release by) { return fabs(by.factor) < 0x1p900 && fabs(by.scale) > 0x1p-900; }
+#endif
 
 /* normals(words, columns, numbers, rest) -> how many places were written to rest.
    words: uint64; columns: 4096 uint64, threshold above 16 bits of alias; numbers: float64, as many as words; rest: int64, as many. */
@@ -57,16 +180,47 @@ static PyObject *normals(PyObject *module, PyObject *args) {
     (void)module;
     if (!PyArg_ParseTuple(args, "y*y*w*w*", &words, &columns, &numbers, &rest)) return NULL;
     const Py_ssize_t count = words.len / 8;
-    Py_ssize_t found = 0;
+    Py_ssize_t found = 0, first = 0;
     const int fits = columns.len == COLUMNS * 8 && numbers.len >= count * 8 && rest.len >= count * 8;
     if (fits) {
         Py_BEGIN_ALLOW_THREADS
-        found = all_normals(words.buf, columns.buf, numbers.buf, rest.buf, count);
+#ifdef BY_EIGHT
+        if (has_eight()) found = eight_normals(words.buf, columns.buf, numbers.buf, rest.buf, first = count / 8 * 8);
+#endif
+        found += all_normals(words.buf, columns.buf, numbers.buf, (int64_t *)rest.buf + found, first, count);
         Py_END_ALLOW_THREADS
     }
     PyBuffer_Release(&words); PyBuffer_Release(&columns); PyBuffer_Release(&numbers); PyBuffer_Release(&rest);
     if (!fits) { PyErr_SetString(PyExc_ValueError, "arrays of other sizes than each other's"); return NULL; }
     return PyLong_FromSsize_t(found);
+}
+
+/* noised(words, columns, value, out, rest, factor, largest, scale, single) -> how many places were written to rest; -1 where a value isn't
+   finite. ``normals`` and ``released`` in one pass: value and out are float32 where single, else float64, as many as words. */
+static PyObject *noised(PyObject *module, PyObject *args) {
+    Py_buffer words, columns, value, out, rest;
+    Release by;
+    int single;
+    (void)module;
+    if (!PyArg_ParseTuple(
+            args, "y*y*y*w*w*dddp", &words, &columns, &value, &out, &rest, &by.factor, &by.largest, &by.scale, &single
+        )) return NULL;
+    const Py_ssize_t count = words.len / 8, size = count * (single ? 4 : 8);
+    Py_ssize_t found = 0, more = 0, first = 0;
+    const int fits = columns.len == COLUMNS * 8 && value.len == size && out.len == size && rest.len >= count * 8;
+    if (fits) {
+        Py_BEGIN_ALLOW_THREADS
+#ifdef BY_EIGHT
+        if (has_eight() && has_room(by))
+            found = eight_noised(words.buf, columns.buf, value.buf, out.buf, rest.buf, first = count / 8 * 8, by, single);
+#endif
+        int64_t *left = (int64_t *)rest.buf + (found < 0 ? 0 : found);
+        more = all_noised(words.buf, columns.buf, value.buf, out.buf, left, first, count, by, single);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&words); PyBuffer_Release(&columns); PyBuffer_Release(&value); PyBuffer_Release(&out); PyBuffer_Release(&rest);
+    if (!fits) { PyErr_SetString(PyExc_ValueError, "arrays of other sizes than each other's"); return NULL; }
+    return PyLong_FromSsize_t(found < 0 || more < 0 ? -1 : found + more);
 }
 
 /* How many of the REST + 1 ascending ends are at most the place. Without branches, which nothing could predict. */
@@ -116,52 +270,23 @@ static PyObject *rest(PyObject *module, PyObject *args) {
     return PyLong_FromSsize_t(undecided);
 }
 
-static inline double noisy(double value, double noise, double factor, double largest, double scale) {
-    double steps = value * factor;
-    steps = steps < -largest ? -largest : steps;
-    steps = steps > largest ? largest : steps;
-    return (rint(steps * 0x1p32) * 0x1p-32 + noise) * scale;
-}
-
-/* Both return whether no value is infinite or not a number. */
-WIDE static int all_released(
-    const double *value, const double *noise, double *out, Py_ssize_t count, double factor, double largest, double scale
-) {
-    uint64_t broken = 0;
-    for (Py_ssize_t i = 0; i < count; i++) {
-        const Double given = {.number = value[i]};
-        broken |= ((given.bits & 0x7fffffffffffffff) + 0x0010000000000000) >> 63;
-        out[i] = noisy(value[i], noise[i], factor, largest, scale);
-    }
-    return !broken;
-}
-
-WIDE static int all_released_single(
-    const float *value, const double *noise, float *out, Py_ssize_t count, double factor, double largest, double scale
-) {
-    uint32_t broken = 0;
-    for (Py_ssize_t i = 0; i < count; i++) {
-        const Single given = {.number = value[i]};
-        broken |= ((given.bits & 0x7fffffff) + 0x00800000) >> 31;
-        out[i] = (float)noisy(value[i], noise[i], factor, largest, scale);
-    }
-    return !broken;
+WIDE static int all_released(const void *value, const Double *noise, void *out, Py_ssize_t count, Release by, int single) {
+    return !(single ? some_released_single(value, noise, out, count, by) : some_released(value, noise, out, count, by));
 }
 
 /* released(value, noise, out, factor, largest, scale, single) -> whether the value is finite everywhere.
    value and out are float32 where single, else float64; noise is float64. */
 static PyObject *released(PyObject *module, PyObject *args) {
     Py_buffer value, noise, out;
-    double factor, largest, scale;
+    Release by;
     int single, finite = 1;
     (void)module;
-    if (!PyArg_ParseTuple(args, "y*y*w*dddp", &value, &noise, &out, &factor, &largest, &scale, &single)) return NULL;
+    if (!PyArg_ParseTuple(args, "y*y*w*dddp", &value, &noise, &out, &by.factor, &by.largest, &by.scale, &single)) return NULL;
     const Py_ssize_t count = noise.len / 8;
     const int fits = value.len == count * (single ? 4 : 8) && out.len == value.len;
     if (fits) {
         Py_BEGIN_ALLOW_THREADS
-        if (single) finite = all_released_single(value.buf, noise.buf, out.buf, count, factor, largest, scale);
-        else finite = all_released(value.buf, noise.buf, out.buf, count, factor, largest, scale);
+        finite = all_released(value.buf, noise.buf, out.buf, count, by, single);
         Py_END_ALLOW_THREADS
     }
     PyBuffer_Release(&value); PyBuffer_Release(&noise); PyBuffer_Release(&out);
@@ -224,6 +349,7 @@ static PyObject *watched(PyObject *module, PyObject *args) {
 
 static PyMethodDef methods[] = {
     {"normals", normals, METH_VARARGS, NULL},
+    {"noised", noised, METH_VARARGS, NULL},
     {"rest", rest, METH_VARARGS, NULL},
     {"released", released, METH_VARARGS, NULL},
     {"watched", watched, METH_VARARGS, NULL},

@@ -141,16 +141,16 @@ def released(value: NDArray[Any], factor: float, largest: float, scale: float, f
       fill, fill_rest: as in ``draw``.
     """
     out, count = np.empty_like(value), len(value)
-    numbers, words = np.empty(min(count, BLOCK)), np.empty(min(count, BLOCK), "<u8")
+    words, by = np.empty(min(count, BLOCK), "<u8"), (factor, largest, scale)
     rest: list[NDArray[np.int64]] = []
     signs: list[NDArray[np.float64]] = []
     for first in range(0, count, BLOCK):
         here = slice(first, first + BLOCK)
-        part = numbers[: len(value[here])]
-        places = _drawn(part, words, fill)
+        own = words[: len(value[here])]
+        fill(own)
+        places = kernel.noised(own, table().columns, value[here], by, out[here])
         rest.append(first + places)
-        signs.append(part[places])
-        kernel.rounded(value[here], part, factor, largest, scale, out[here])
+        signs.append(kernel.signs_of(own[places]))
     places = np.concatenate(rest)
     if len(places):
         out[places] = kernel.rounded(value[places], of_rest(np.concatenate(signs), fill_rest), factor, largest, scale)

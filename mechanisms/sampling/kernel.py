@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling.grid import FEW, STEP
 
-LOOPS: Final = ("normals", "rest", "released", "watched")
+LOOPS: Final = ("normals", "noised", "rest", "released", "watched")
 
 
 def _compiled() -> Any:
@@ -77,6 +77,11 @@ def normals(words: NDArray[np.uint64], columns: Columns, numbers: NDArray[np.flo
     return rest
 
 
+def signs_of(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """1 or -1, as each word decides it."""
+    return 1.0 - 2.0 * ((words >> np.uint64(OFFSET_BITS)) & np.uint64(1))
+
+
 def rest(words: NDArray[np.uint64], ends: NDArray[np.int64], rectangles: NDArray[np.int64], shift: int) -> Proposals:
     r"""Cells of |Z| proposed for the rest, and the verdict on each, as far as float64 can decide.
 
@@ -128,6 +133,34 @@ def rounded(
         into[...] = steps
         return into
     return steps.astype(value.dtype, copy=False) if np.issubdtype(value.dtype, np.inexact) else steps
+
+
+def noised(
+    words: NDArray[np.uint64],
+    columns: Columns,
+    value: NDArray[Any],
+    by: tuple[float, float, float],
+    into: NDArray[Any],
+) -> NDArray[np.int64]:
+    r"""``rounded`` of a value and the numbers that ``normals`` makes of as many words, in one pass.
+
+    Args:
+      value, into: contiguous, of a type of ``KINDS``.
+      by: factor, largest and scale, as of ``released``.
+    Returns:
+      the places of the rest, where the noise is still missing.
+    Raises:
+      InvalidParameter: the value isn't finite everywhere.
+    """
+    if COMPILED is None:
+        numbers = np.empty(len(words))
+        places = normals(words, columns, numbers)
+        _ = rounded(value, numbers, *by, into)
+        return places
+    places = np.empty(len(words), np.int64)
+    found = COMPILED.noised(words, columns, value, into, places, *by, value.dtype == np.float32)
+    _check_finite(found >= 0)
+    return places[:found].copy()
 
 
 def watched(

@@ -226,6 +226,36 @@ def test_kernel_and_numpy_give_the_same_bits(monkeypatch):
             assert np.array_equal(one, other)
 
 
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+@pytest.mark.parametrize("by", [(1.0 / 3.0, 2.0**18, 3.0), (1e-40, 2.0**18, 1e40), (1e49, 3.0, 1e-50), (1e305, 2.0**18, 1.1e-305)])
+def test_noise_added_at_once_is_the_same_in_every_part_of_the_kernel(kind, by, monkeypatch):
+    """Eight numbers at once where the processor can, one by one, and NumPy: with places of the rest in each."""
+    if kernel.COMPILED is None:
+        pytest.skip("no compiled kernel: NumPy is all there is")
+    count = 8 * 5_000 + 5
+    generator, columns = np.random.default_rng(3), grid_normal.table().columns
+    drawn = generator.integers(0, 2**64, count, np.uint64)
+    value = (generator.normal(size=count) * 10.0 ** generator.integers(-9, 9, count)).astype(kind)
+    value[:4] = [0.0, -0.0, np.finfo(kind).max, np.finfo(kind).smallest_subnormal]
+
+    def at_once(size):
+        """In calls of so many words."""
+        out, places = np.empty_like(value), []
+        for first in range(0, count, size):
+            here = slice(first, first + size)
+            places.append(first + kernel.noised(drawn[here], columns, value[here], by, out[here]))
+        return np.concatenate(places), out
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        ways = [at_once(count), at_once(7)]
+        monkeypatch.setattr(kernel, "COMPILED", None)
+        expected = at_once(count)
+    assert len(expected[0]) > 20
+    for places, out in ways:
+        assert np.array_equal(places, expected[0])
+        assert np.array_equal(out.view(np.uint8), expected[1].view(np.uint8))
+
+
 @pytest.mark.parametrize("kind", [np.float64, np.float32, np.float16])
 @pytest.mark.parametrize("count", [5, 40, 100_000])
 @pytest.mark.usefixtures("_way")
@@ -271,6 +301,8 @@ def test_the_kernel_refuses_arrays_that_do_not_fit():
     with pytest.raises(ValueError, match="other sizes"):
         kernel.COMPILED.watched(single, single, single[:0], np.zeros(3, np.float32), -1)
     table = grid_normal.table()
+    with pytest.raises(ValueError, match="other sizes"):
+        kernel.COMPILED.noised(np.zeros(3, "<u8"), table.columns, single, single[1:], np.zeros(3, np.int64), 1.0, 1.0, 1.0, True)
     with pytest.raises(ValueError, match="other sizes"):
         kernel.COMPILED.rest(np.zeros((4, 3), "<u8"), table.ends[1:], table.rectangles, 30, np.zeros(3, np.int64), np.zeros(3, np.int8))
     with pytest.raises(ValueError, match="other sizes"):
