@@ -84,6 +84,17 @@ def test_derivatives_agree_with_finite_differences(name: str) -> None:
     assert torch.autograd.gradcheck(POOLS[name], (x,))
 
 
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_an_adaptive_average_hands_on_gradients_with_channels_last(size: int) -> None:
+    """Whichever windows it has, they are torch's."""
+    x = torch.randn(2, 4, 6, 6).contiguous(memory_format=torch.channels_last).requires_grad_()
+    pooled = AdaptiveAveragePool(size)(x)
+    torch.testing.assert_close(pooled, nn.functional.adaptive_avg_pool2d(x, size))
+    (slope,) = torch.autograd.grad(pooled.sum(), x)
+    assert slope.is_contiguous(memory_format=torch.channels_last)
+    torch.testing.assert_close(slope, torch.full_like(x, size * size / 36.0))
+
+
 @pytest.mark.parametrize("name", sorted(POOLS))
 def test_a_records_pooling_does_not_depend_on_the_others(name: str) -> None:
     x = to_planes(_image(3, 2, 6, 6))

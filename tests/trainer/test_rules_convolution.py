@@ -229,3 +229,17 @@ def test_the_route_follows_from_shapes(channels: int, outputs: int, size: int, u
     geometry = Geometry((3, 3), (1, 1), (1, 1), (1, 1), groups=1, parts=1)
     use = correlated(torch.zeros(units, channels, size, size), torch.zeros(units, outputs, size, size), geometry, units)
     assert route_of([use], geometry) is route
+
+
+def test_gradients_that_come_channels_first_are_not_copied() -> None:
+    """Of a first layer the copy took as long as the products."""
+    images, gradients = torch.randn(6, 3, 8, 7), torch.randn(6, 5, 6, 5)
+    geometry = Geometry((3, 3), (1, 1), (1, 1), (0, 0), 1, 1)
+    use = correlated(images, gradients, geometry, 3)
+    assert use.gradients.data_ptr() == gradients.data_ptr()
+    last = correlated(images, gradients.contiguous(memory_format=torch.channels_last), geometry, 3)
+    for route in Route:
+        both = [PatchGradients([one], geometry, route) for one in (use, last)]
+        torch.testing.assert_close(both[0].squared_norms(), both[1].squared_norms(), rtol=RELATIVE_ERROR, atol=0.0)
+        sums = [one.weighted_sum(torch.tensor([1.0, 0.5, 2.0])) for one in both]
+        torch.testing.assert_close(sums[0], sums[1], rtol=RELATIVE_ERROR, atol=RELATIVE_ERROR)

@@ -33,7 +33,24 @@ def max_pool(planes: Tensor, kernel: Sizes, stride: Sizes) -> Tensor:
 
 def adaptive_average_pool(planes: Tensor, size: Sizes) -> Tensor:
     """Means over ``size`` windows along every axis: (N, 2C, *space) -> (N, 2C, *size)."""
-    return _as(planes, functional.adaptive_avg_pool2d(_image(planes), _pair("size", size, planes)))
+    image, sizes = _image(planes), _pair("size", size, planes)
+    window = equal_windows(tuple(image.shape[2:]), sizes)
+    pooled = functional.adaptive_avg_pool2d(image, sizes) if window is None else functional.avg_pool2d(image, window)
+    return _as(planes, pooled)
+
+
+def equal_windows(space: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[int, ...] | None:
+    r"""The windows of an adaptive pool, where they are all alike and don't overlap; else None.
+
+    torch's pool with these windows keeps channels_last in the backward pass; its adaptive one hands on a gradient in the other order, and
+    the layer before then runs over two orders at once.
+
+    >>> equal_windows((8, 6), (1, 3)), equal_windows((8, 6), (1, 4))
+    ((8, 2), None)
+    """
+    if any(length % size for length, size in zip(space, sizes, strict=True)):
+        return None
+    return tuple(length // size for length, size in zip(space, sizes, strict=True))
 
 
 def adaptive_max_pool(planes: Tensor, size: Sizes) -> Tensor:

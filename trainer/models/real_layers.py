@@ -13,6 +13,7 @@ from torch.nn.utils import skip_init
 
 from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer.layers import REAL_ACTIVATIONS
+from zetadp.trainer.layers.pooling import equal_windows
 from zetadp.trainer.specs.models.layer_spec import (
     Activation,
     AdaptiveAveragePool,
@@ -60,6 +61,9 @@ def real_pool(layer: AveragePool | MaxPool | AdaptiveAveragePool | AdaptiveMaxPo
         case MaxPool():
             return (nn.MaxPool1d if flat else nn.MaxPool2d)(layer.kernel, layer.stride)
         case AdaptiveAveragePool():
+            window = None if flat else equal_windows(shape[1:], (layer.size, layer.size))
+            if window is not None:
+                return nn.AvgPool2d((window[0], window[1]))
             return (nn.AdaptiveAvgPool1d if flat else nn.AdaptiveAvgPool2d)(layer.size)
         case AdaptiveMaxPool():
             return (nn.AdaptiveMaxPool1d if flat else nn.AdaptiveMaxPool2d)(layer.size)

@@ -17,6 +17,7 @@ from zetadp.trainer.engine.gradients.per_unit import (
     Route,
     TapedRoute,
     WholeNetworkRoute,
+    filters_in_a_row,
     layers_of,
     squared_features,
     takes_batched_parameters,
@@ -50,11 +51,14 @@ def plan_route(problem: Problem) -> tuple[list[Layer], Route]:
     parameters = {name: value.detach() for name, value in problem.network.named_parameters()}
     plain = _made_up_batch(problem)
     if _each_parameter_has_its_module(problem.network, layers):
-        taped = TapedRoute(problem, layers)
         # A parameter that is 0 at the start hides gradients, and short or large records may take another path: both are tried too.
         others = replace(plain, features=uneven(plain.features), squares=squared_features(uneven(plain.features)))
-        if all(_agrees(problem, layers, taped, *case) for case in ((parameters, plain), (made_up_parameters(problem.network), others))):
-            return layers, taped
+        cases = ((parameters, plain), (made_up_parameters(problem.network), others))
+        filters = filters_in_a_row(layers, problem.features.device.type)
+        # A network may need its images in torch's usual order: ``view`` does.
+        for taped in (TapedRoute(problem, layers, order) for order in ([filters, []] if filters else [[]])):
+            if all(_agrees(problem, layers, taped, *case) for case in cases):
+                return layers, taped
     single = WholeNetworkRoute(problem, layers, is_one_by_one=True)
     whole = WholeNetworkRoute(problem, layers, is_one_by_one=False)
     try:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from enum import Enum
 from functools import cached_property
 from typing import Self, final
@@ -77,6 +78,9 @@ class PatchGradients:
     """
 
     def __init__(self, uses: Sequence[Correlated], geometry: Geometry, route: Route, analysis: Analysis | None = None) -> None:
+        if route is not Route.HELD:
+            # Norms and sums over all numbers of a unit would copy them, a part at a time.
+            uses = [replace(use, gradients=use.gradients.contiguous()) for use in uses]
         self._uses, self._geometry, self._route, self._analysis = list(uses), geometry, route, analysis
 
     @classmethod

@@ -62,8 +62,8 @@ class Correlated:
     r"""The image and gradient of one use of a layer, for R records in each of U units, and G groups.
 
     Attributes:
-      images: (R, U, G, height, width, parts * channels), padded with zeros.
-      gradients: (R, U, G, positions, parts * outputs).
+      images: (R, U, G, height, width, parts * channels), padded with zeros, contiguous inside.
+      gradients: (R, U, G, positions, parts * outputs); without groups in whichever order the network left them.
       columns: positions in a row; ``rows``: their number.
     """
 
@@ -86,7 +86,11 @@ def correlated(images: Tensor, gradients: Tensor, geometry: Geometry, units: int
     rows, columns = gradients.shape[2:]
     padded = _padded(images.movedim(1, -1), geometry, (rows, columns))
     grouped = _grouped(padded, geometry, units)
-    return Correlated(grouped, _grouped(gradients.movedim(1, -1), geometry, units).flatten(3, 4), rows, columns)
+    last = gradients.movedim(1, -1)
+    if geometry.groups == 1 and gradients.is_contiguous():
+        # A matrix product takes either order, and a copy of a first layer's gradients is half of its time.
+        return Correlated(grouped, _by_unit(last, units).flatten(3, 4), rows, columns)
+    return Correlated(grouped, _grouped(last, geometry, units).flatten(3, 4), rows, columns)
 
 
 def _padded(images: Tensor, geometry: Geometry, positions: tuple[int, int]) -> Tensor:
@@ -110,9 +114,14 @@ def _grouped(values: Tensor, geometry: Geometry, units: int) -> Tensor:
     """(N, height, width, parts * groups * channels) -> (records, units, groups, height, width, parts * channels), contiguous inside."""
     height, width = values.shape[1:3]
     if geometry.groups == 1:
-        return values.contiguous().reshape(units, -1, 1, height, width, values.shape[3]).transpose(0, 1)
+        return _by_unit(values.contiguous(), units)
     split = values.reshape(units, -1, height, width, geometry.parts, geometry.groups, values.shape[3] // (geometry.parts * geometry.groups))
     return split.permute(1, 0, 5, 2, 3, 4, 6).contiguous().flatten(5, 6)
+
+
+def _by_unit(values: Tensor, units: int) -> Tensor:
+    """A view without groups, (N, height, width, channels) -> (records, units, 1, height, width, channels)."""
+    return values.unflatten(0, (units, -1)).unsqueeze(2).transpose(0, 1)
 
 
 def strips(uses: Sequence[Correlated], geometry: Geometry) -> Tensor:
