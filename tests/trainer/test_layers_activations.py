@@ -27,6 +27,7 @@ from zetadp.trainer.layers import (
     to_planes,
     zrelu,
 )
+from zetadp.trainer.layers import gates
 
 Complex = NDArray[np.complex128]
 FORMATS = ["native", "planes"]
@@ -246,3 +247,53 @@ def test_a_bias_of_other_records_is_refused() -> None:
 def test_widths_that_are_not_positive_are_refused(call: Callable[[Tensor], Tensor]) -> None:
     with pytest.raises(InvalidParameter, match="positive"):
         call(_numbers(1))
+
+
+@pytest.fixture
+def _loop() -> None:
+    if gates.COMPILED is None:
+        pytest.skip("no compiled loop: torch's operations are all there is")
+
+
+def _both_ways(z: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
+    z = z.clone().requires_grad_()
+    out = cardioid(z)
+    return out.detach(), torch.autograd.grad(out, z, slope)[0]
+
+
+@pytest.mark.usefixtures("_loop")
+def test_the_loop_of_the_cardioid_is_torchs_operations_but_for_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = torch.Generator().manual_seed(3)
+    sizes = torch.logspace(-45, 37, 4001)[:, None]
+    z, slope = (torch.view_as_complex(torch.randn(4001, 5, 2, generator=generator)) for _ in range(2))
+    z = torch.view_as_complex(torch.view_as_real(z) * sizes[..., None])
+    z[:3], z[3], z[4] = 0.0, 1.0, torch.complex(torch.tensor(-0.0), torch.tensor(1e-44))
+    called: list[str] = []
+    for name in ("cardioid", "cardioid_pullback"):
+        loop = getattr(gates.COMPILED, name)
+        monkeypatch.setattr(gates.COMPILED, name, lambda *arrays, name=name, loop=loop: (called.append(name), loop(*arrays))[1])
+    found = _both_ways(z, slope)
+    assert called == ["cardioid", "cardioid_pullback"]
+    monkeypatch.setattr(gates, "COMPILED", None)
+    for one, other, size in zip(found, _both_ways(z, slope), (z, slope), strict=True):
+        # Near the negative axis the gain is a small difference: its error is relative to 1.
+        assert bool(((one - other).abs().double() <= 1e-6 * size.abs().double() + 1e-44).all())
+
+
+@pytest.mark.usefixtures("_loop")
+def test_a_numbers_cardioid_does_not_depend_on_its_place() -> None:
+    """To the bit: a record's gradient may not depend on who else is in its microbatch."""
+    generator = torch.Generator().manual_seed(4)
+    z, slope = (torch.view_as_complex(torch.randn(37, 2, generator=generator)) for _ in range(2))
+    whole = _both_ways(z, slope)
+    for first in range(1, 33):
+        for one, other in zip(whole, _both_ways(z[first:].clone(), slope[first:].clone()), strict=True):
+            assert torch.equal(one[first:], other)
+
+
+@pytest.mark.usefixtures("_loop")
+def test_the_loop_refuses_arrays_that_do_not_fit() -> None:
+    one, other = np.zeros(3, np.complex64), np.zeros(2, np.complex64)
+    for arrays in ((one, other), (one, one, other), (one, other, one)):
+        with pytest.raises(ValueError, match="other sizes"):
+            (gates.COMPILED.cardioid if len(arrays) == 2 else gates.COMPILED.cardioid_pullback)(*arrays)
