@@ -141,19 +141,20 @@ def released(value: NDArray[Any], factor: float, largest: float, scale: float, f
       fill, fill_rest: as in ``draw``.
     """
     out, count = np.empty_like(value), len(value)
-    words, by = np.empty(min(count, BLOCK), "<u8"), (factor, largest, scale)
+    words, columns, by = np.empty(min(count, BLOCK), "<u8"), table().columns, (factor, largest, scale)
     rest: list[NDArray[np.int64]] = []
-    signs: list[NDArray[np.float64]] = []
+    words_of_rest: list[NDArray[np.uint64]] = []
     for first in range(0, count, BLOCK):
         here = slice(first, first + BLOCK)
         own = words[: len(value[here])]
         fill(own)
-        places = kernel.noised(own, table().columns, value[here], by, out[here])
+        places = kernel.noised(own, columns, value[here], by, out[here])
+        words_of_rest.append(own[places])
         rest.append(first + places)
-        signs.append(kernel.signs_of(own[places]))
     places = np.concatenate(rest)
     if len(places):
-        out[places] = kernel.rounded(value[places], of_rest(np.concatenate(signs), fill_rest), factor, largest, scale)
+        noise = of_rest(kernel.signs_of(np.concatenate(words_of_rest)), fill_rest)
+        out[places] = kernel.rounded(value[places], noise, *by)
     return out
 
 
