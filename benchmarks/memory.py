@@ -28,6 +28,9 @@ def peak_bytes(prepare: Callable[[], Callable[[], object]]) -> int:
 
 
 def _measure(prepare: Callable[[], Callable[[], object]], sender: Connection) -> None:
+    # A process begins without the pages of its libraries, 50 MiB of torch's: its first step would count them.
+    prepare()()
+    _return_freed()
     before = kibibytes("VmRSS")
     work = prepare()
     work()

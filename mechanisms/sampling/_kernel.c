@@ -314,15 +314,19 @@ static inline void add_products(const float *x, const float *y, Py_ssize_t count
     }
 }
 
+/* ``noise`` may be where the last noise is: it is read before it is overwritten. */
 WIDE static void all_watched(
     const float *before, const float *after, const float *last, float *noise, Py_ssize_t count, Py_ssize_t shift, double *sums
 ) {
+    float fresh[ADDED_SINGLE];
     for (Py_ssize_t first = 0; first < count; first += ADDED_SINGLE) {
-        const Py_ssize_t end = count - first < ADDED_SINGLE ? count : first + ADDED_SINGLE, from = first < shift ? shift : first;
-        for (Py_ssize_t i = first; i < end; i++) noise[i] = after[i] - before[i];
-        add_products(noise + first, noise + first, end - first, sums);
-        if (last) add_products(noise + first, last + first, end - first, sums + 4);
-        if (from < end) add_products(noise + from - shift, noise + from, end - from, sums + 8);
+        const Py_ssize_t some = count - first < ADDED_SINGLE ? count - first : ADDED_SINGLE, end = first + some;
+        const Py_ssize_t from = first < shift ? shift : first;
+        for (Py_ssize_t i = 0; i < some; i++) fresh[i] = after[first + i] - before[first + i];
+        add_products(fresh, fresh, some, sums);
+        if (last) add_products(fresh, last + first, some, sums + 4);
+        for (Py_ssize_t i = 0; i < some; i++) noise[first + i] = fresh[i];
+        if (from < end) add_products(noise + from - shift, fresh + (from - first), end - from, sums + 8);
     }
 }
 

@@ -172,7 +172,7 @@ def watched(
     for a few thousand numbers and in float64 beyond. None without the compiled kernel: torch's sums do the same in more passes.
 
     Args:
-      before, after, noise: (count,), contiguous; ``last`` too, or empty.
+      before, after, noise: (count,), contiguous; ``last`` too, or empty, or ``noise`` itself, which is then overwritten.
     """
     if COMPILED is None:
         return None

@@ -332,6 +332,16 @@ def test_one_pass_of_the_kernel_sums_up_what_several_do(mechanism: Noise, number
     assert seen[0][0] == 5 * (numbers if mechanism is GAUSSIAN else numbers // 2)
 
 
+def test_one_pass_keeps_one_vector_of_noise() -> None:
+    if kernel.COMPILED is None:
+        pytest.skip("no compiled kernel: torch's own sums need the last noise beside the new")
+    watch, vectors = NoiseWatch(GAUSSIAN), torch.randn(4, 5000, generator=torch.Generator().manual_seed(1))
+    for released in vectors:
+        watch.see(torch.zeros(5000), released)
+    assert [kept.data_ptr() for kept in watch.__dict__.values() if isinstance(kept, torch.Tensor)] == []
+    assert torch.equal(watch._last[0], vectors[-1])
+
+
 @pytest.mark.parametrize("rows", [60, 61])
 def test_noise_that_all_rows_share_is_found(rows: int) -> None:
     sensitivity = Sensitivity(l2=7.0, adjacency=Adjacency.REPLACE_ONE, unit="record")

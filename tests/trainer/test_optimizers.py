@@ -138,3 +138,10 @@ def test_an_update_leaves_its_inputs_alone(optimizer: AnyOptimizer) -> None:
     assert (parameters == 1.0).all()
     assert torch.equal(gradient, _gradients()[0])
     assert all(torch.equal(state[name], value) for name, value in before.items())
+
+
+def test_descent_without_momentum_keeps_nothing() -> None:
+    """A copy of the last gradient would be as large as the parameters, in memory and in every checkpoint."""
+    optimizer, parameters = Sgd(learning_rate=0.1), torch.ones(3)
+    assert initial_state(optimizer, parameters) == {}
+    assert update(optimizer, {}, parameters, torch.ones(3), 1, 10)[1] == {}

@@ -23,7 +23,7 @@ def initial_state(optimizer: AnyOptimizer, parameters: Tensor) -> OptimizerState
     """The state before the first step, tensors of the parameters' shape (coordinates,): zeros, or what the optimizer's source says."""
     match optimizer:
         case Sgd():
-            names = (MOMENTUM,)
+            names = (MOMENTUM,) if optimizer.momentum else ()
         case RmsProp():
             names = (MOMENTUM, SECOND)
         case Adam() | NAdam() | CorrectedAdam() | FedAdam():
@@ -47,7 +47,9 @@ def update(
     rate = rate if rate <= LARGEST_RATE else math.inf
     match optimizer:
         case Sgd():
-            momentum = gradient if optimizer.momentum == 0.0 else torch.add(gradient, state[MOMENTUM], alpha=optimizer.momentum)
+            if not optimizer.momentum:
+                return torch.sub(parameters, gradient, alpha=rate), {}
+            momentum = torch.add(gradient, state[MOMENTUM], alpha=optimizer.momentum)
             return torch.sub(parameters, momentum, alpha=rate), {MOMENTUM: momentum}
         case RmsProp():
             second = _square_mean(state[SECOND], gradient, optimizer.decay)

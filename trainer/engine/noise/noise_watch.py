@@ -134,20 +134,21 @@ class NoiseWatch:
           released: the same reals after it.
           place: where the noise was drawn, if several places release in turn, each with its own noise.
         """
-        noise = self._room(vector, released)
-        if not self._seen_in_one_pass(vector, released, noise, place):
-            self._see(torch.sub(released, vector, out=noise), place)
+        if not self._seen_in_one_pass(vector, released, place):
+            noise = torch.sub(released, vector, out=self._room(vector, released))
+            self._see(noise, place)
+            self._spare, self._last[place] = self._last.get(place), noise
         # After the products: of Laplace noise signs are left.
-        self._added.see(self._numbers(noise)[:FIRST])
-        self._spare, self._last[place], self._last_place = self._last.get(place), noise, place
+        self._added.see(self._numbers(self._last[place])[:FIRST])
+        self._last_place = place
         self._releases += 1
 
-    def _seen_in_one_pass(self, vector: Tensor, released: Tensor, noise: Tensor, place: int) -> bool:
-        """Where the kernel supports it: float32 vectors with normal noise, and the same place as last time."""
+    def _seen_in_one_pass(self, vector: Tensor, released: Tensor, place: int) -> bool:
+        """Where the kernel supports it: float32 vectors with normal noise, and the same place as last time. It writes over the last noise."""
         last, is_complex = self._last.get(place), isinstance(self._mechanism, ComplexGaussian)
-        same = all(
-            one.dtype == torch.float32 and one.is_contiguous() for one in (vector, released, noise, *(() if last is None else (last,)))
-        )
+        fits = last is not None and (last.shape, last.dtype, last.device) == (vector.shape, torch.float32, vector.device)
+        noise = last if last is not None and fits else self._room(vector, released)
+        same = all(one.dtype == torch.float32 and one.is_contiguous() for one in (vector, released, noise))
         normal = isinstance(self._mechanism, Gaussian | LocalGaussian | ComplexGaussian)
         if not (same and normal and noise.device.type == "cpu" and noise.dim() == 1 and place == self._last_place):
             return False
@@ -155,10 +156,11 @@ class NoiseWatch:
         numbers = len(noise) // each
         shift = (numbers + self._releases % 2) // 2
         one, other, of_noise = (values.detach()[: numbers * each].numpy() for values in (vector, released, noise))
-        partner = of_noise[:0] if last is None or last.shape != noise.shape else last[: numbers * each].numpy()
+        partner = of_noise if fits else of_noise[:0]
         found = kernel.watched(one, other, partner, of_noise, each * shift)
         if found is None:
             return False
+        self._last[place] = noise
         own, step, half = (Products(0, *sums) if is_complex else Products(0, sums[0] + sums[1]) for sums in found)
         self._sums += NoiseSums(numbers, own.real, own.imaginary, own.real_imaginary)
         if len(partner):
