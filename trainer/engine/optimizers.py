@@ -47,10 +47,8 @@ def update(
     rate = rate if rate <= LARGEST_RATE else math.inf
     match optimizer:
         case Sgd():
-            if not optimizer.momentum:
-                return torch.sub(parameters, gradient, alpha=rate), {}
-            momentum = torch.add(gradient, state[MOMENTUM], alpha=optimizer.momentum)
-            return torch.sub(parameters, momentum, alpha=rate), {MOMENTUM: momentum}
+            following = {MOMENTUM: torch.add(gradient, state[MOMENTUM], alpha=optimizer.momentum)} if optimizer.momentum else {}
+            return torch.sub(parameters, following.get(MOMENTUM, gradient), alpha=rate), following
         case RmsProp():
             second = _square_mean(state[SECOND], gradient, optimizer.decay)
             scaled = gradient / second.sqrt().add_(optimizer.stabiliser)

@@ -1,5 +1,5 @@
 /* The cardioid on pairs of float32 numbers, in one pass over memory each way, for machines whose installation had a C compiler.
-   trainer/layers/gates.py has the same as torch operations, equal but for rounding. No state, no Python objects inside the loops, which run
+   trainer/layers/gates.py has the same as torch operations, to the bit. No state, no Python objects inside the loops, which run
    without the interpreter's lock. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

@@ -1,8 +1,10 @@
 r"""Gated activations g(z) z with a real gain g, written once on (re, im) pairs, with their derivatives, for native tensors and planes.
 
 By hand, for three reasons: autograd's own chain divides 0 by 0 at z = 0; it keeps every intermediate result, this only the input; and it
-takes about twice the time. The cardioid of native tensors has a loop in C besides, which takes a quarter of that again. |z| is ``hypot``, which neither overflows nor underflows; below the smallest normal number it is taken
+takes about twice the time. |z| is ``hypot``, which neither overflows nor underflows; below the smallest normal number it is taken
 as that number, so that every quotient is finite. For a cotangent (a, b) of the output, p = a Re z/|z| + b Im z/|z| is its part along z.
+
+The cardioid of native tensors in single precision has a loop in C besides, five times as fast, and the same bits without a compiler.
 """
 
 from __future__ import annotations
@@ -83,10 +85,8 @@ class _Gated(torch.autograd.Function):
 
     @staticmethod
     def forward(z: Tensor, bias: Tensor | None, gate: Gate) -> Tensor:
-        if _has_loop(gate, bias, z):
-            result = torch.empty_like(z)
-            COMPILED.cardioid(z.detach().numpy(), result.numpy())
-            return result
+        if _is_plain_cardioid(gate, bias, z):
+            return _cardioid(z)
         re, im = parts(z)
         gain = gate.gain(re, im, bias)
         if z.is_complex():
@@ -101,17 +101,15 @@ class _Gated(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor, Tensor | None, None]:
         z, bias = ctx.saved_tensors
-        if not torch.is_grad_enabled() and _has_loop(ctx.gate, bias, z, cotangents[0]):
-            result = torch.empty_like(z)
-            COMPILED.cardioid_pullback(z.detach().numpy(), cotangents[0].detach().numpy(), result.numpy())
-            return result, None, None
+        if not torch.is_grad_enabled() and _is_plain_cardioid(ctx.gate, bias, z, cotangents[0]):
+            return _cardioid_pullback(z, cotangents[0]), None, None
         re, im, slopes = ctx.gate.pullback(*parts(z), *parts(cotangents[0]), bias)
         return like(z, re, im), None if slopes is None else slopes.sum_to_size(bias.shape), None
 
 
-def _has_loop(gate: Gate, bias: Tensor | None, *values: Tensor) -> bool:
-    """Whether the C loop takes these numbers. What torch.func wraps, and what is traced, needs torch's operations."""
-    if COMPILED is None or bias is not None or type(gate) is not Cardioid or torch.jit.is_tracing():
+def _is_plain_cardioid(gate: Gate, bias: Tensor | None, *values: Tensor) -> bool:
+    """Whether the loop takes these numbers. What torch.func wraps, and what is traced, needs operations that torch knows."""
+    if bias is not None or type(gate) is not Cardioid or torch.jit.is_tracing():
         return False
     return all(
         type(value) is Tensor
@@ -122,6 +120,35 @@ def _has_loop(gate: Gate, bias: Tensor | None, *values: Tensor) -> bool:
         and not torch._C._functorch.is_functorch_wrapped_tensor(value)
         for value in values
     )
+
+
+def _cardioid(z: Tensor) -> Tensor:
+    if COMPILED is None:
+        gain, re, im = _direction(z)[0] * 0.5 + 0.5, z.real, z.imag
+        return torch.complex(gain * re, gain * im)
+    result = torch.empty_like(z)
+    COMPILED.cardioid(z.detach().numpy(), result.numpy())
+    return result
+
+
+def _cardioid_pullback(z: Tensor, slope: Tensor) -> Tensor:
+    if COMPILED is None:
+        (u, w), (a, b) = _direction(z), parts(slope)
+        gain, across = u * 0.5 + 0.5, (a * u + b * w) * 0.5 * w
+        return torch.complex(gain * a + across * w, gain * b - across * u)
+    result = torch.empty_like(z)
+    COMPILED.cardioid_pullback(z.detach().numpy(), slope.detach().numpy(), result.numpy())
+    return result
+
+
+def _direction(z: Tensor) -> tuple[Tensor, Tensor]:
+    """The parts of z / |z|, 0 at z = 0, by the operations of the loop: first by the larger part, then by what is left of the length."""
+    re, im = parts(z)
+    larger = torch.maximum(re.abs(), im.abs()).clamp_min_(torch.finfo(re.dtype).tiny)
+    u, w = re / larger, im / larger
+    # Rounded from double precision: torch leaves float32 roots to a library that errs in the last bit.
+    inverse = (u * u + w * w).double().sqrt_().to(re.dtype).clamp_min_(1.0).reciprocal_()
+    return u * inverse, w * inverse
 
 
 # Torch asks for it at every call, and Python would work it out anew each time: a tenth of a small network's forward pass.

@@ -95,7 +95,7 @@ class TapedRoute:
     r"""Every layer by its rule, or by itself: one forward and one backward pass.
 
     Args:
-      channels_last: names of filters (outputs, inputs, height, width) that are used in this order in memory; their outputs then have it too.
+      channels_last: names of filters (outputs, inputs, height, width) that are kept in this order in memory, and so are their outputs.
     """
 
     def __init__(self, problem: Problem, layers: Sequence[Layer], channels_last: Sequence[str] = ()) -> None:

@@ -144,7 +144,7 @@ class NoiseWatch:
         self._releases += 1
 
     def _seen_in_one_pass(self, vector: Tensor, released: Tensor, place: int) -> bool:
-        """Where the kernel supports it: float32 vectors with normal noise, and the same place as last time. It writes over the last noise."""
+        """Where the kernel supports it: float32 vectors with normal noise, and the same place as last time. Writes over the last noise."""
         last, is_complex = self._last.get(place), isinstance(self._mechanism, ComplexGaussian)
         fits = last is not None and (last.shape, last.dtype, last.device) == (vector.shape, torch.float32, vector.device)
         noise = last if last is not None and fits else self._room(vector, released)
