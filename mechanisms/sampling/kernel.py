@@ -79,7 +79,7 @@ def normals(words: NDArray[np.uint64], columns: Columns, numbers: NDArray[np.flo
 
 def signs_of(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     """1 or -1, as each word decides it."""
-    return 1.0 - 2.0 * ((words >> np.uint64(OFFSET_BITS)) & np.uint64(1))
+    return 1.0 - 2.0 * ((words >> np.uint64(OFFSET_BITS)) & np.uint64(1)).astype(np.float64)
 
 
 def rest(words: NDArray[np.uint64], ends: NDArray[np.int64], rectangles: NDArray[np.int64], shift: int) -> Proposals:
