@@ -150,9 +150,13 @@ def test_a_unit_whose_gradient_is_not_finite_counts_for_nothing(order: str, brok
     spoilt = Problem(problem.network, losses, problem.features, targets, None)
     others = torch.tensor([unit for unit in range(14) if unit != 11])
     engine = ClippedGradients(spoilt, clipping, 64, projection)
-    with_it, without = (engine.sum(_parameters(problem), units, clipping.bound) for units in (torch.arange(14), others))
-    assert with_it.zeroed == 1
+    # Last in its sample it leaves the others in their places, so that every bit of the sum is the same.
+    last = torch.cat((others, torch.tensor([11])))
+    with_it, first, without = (engine.sum(_parameters(problem), units, clipping.bound) for units in (last, torch.arange(14), others))
+    assert with_it.zeroed == first.zeroed == 1
     assert torch.equal(with_it.total, without.total)
+    assert torch.equal(first.norms, without.norms)
+    assert torch.allclose(first.total, without.total, rtol=0.0, atol=1e-6)
 
 
 def test_nobodys_sum_is_as_long_as_what_is_released() -> None:
