@@ -93,7 +93,8 @@ def largest_atom(pair: Pair) -> tuple[float, float] | None:
     own, other = _gain(pair.upper), _gain(pair.lower)
     loss = own - other - 1e-13 * (abs(own) + abs(other)) - 16.0 * UNIT * (2.0 + math.exp(-own) + math.exp(-other))
     probability = tail * math.fsum(w * math.exp(a - top) for w, a in zip(pair.upper.weights, pair.upper.shifts, strict=True))
-    probability = probability * (1.0 - _LOST) - 8.0 * UNIT
+    # The weight that stands for 1 minus the others, at 0, is off by some units of 1: as much of 1 as that copy has there.
+    probability = probability * (1.0 - _LOST) - 8.0 * UNIT * tail * math.exp(-top)
     return (loss, math.log(probability) - 8.0 * UNIT) if loss > 0.0 and probability > 0.0 else None
 
 

@@ -101,3 +101,9 @@ def test_the_bounded_direction_has_the_pure_epsilon_too():
     removed = Pair(LAPLACE, Mixture((1.0,), (0.0,)), Mixture((q, 1.0 - q), (-m, 0.0)))
     assert largest_loss(removed) == pytest.approx(math.log1p(q * math.expm1(m)), rel=1e-9)
     assert largest_loss(removed) < -math.log1p(-q)
+
+
+def test_improbable_largest_losses_still_decide_where_they_are_likelier_than_delta():
+    # All seven of a user's records are sampled twice with probability 1e-45, which rounding of the weight of none used to hide.
+    bound = profile(sampled(5.798e-4, 0.06667, 2, group=7)).epsilon(1e-228)
+    assert 0.0 < bound.upper - bound.lower < 1e-9 * bound.upper
