@@ -1,7 +1,8 @@
-r"""Moment functions of Laplace releases, whole and sampled. Their loss has atoms, so they hardly decay and need other releases that do."""
+r"""Moment functions of Laplace releases, whole and sampled. Their loss has atoms: a few hardly decay, and need other releases that do."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import final
 
@@ -21,6 +22,11 @@ _POINTS = 32
 _POSITIONS, _WEIGHTS = np.polynomial.legendre.leggauss(_POINTS)
 _WEIGHT_ERROR = 1e-13
 """Bound on the relative error of numpy's weights: the outermost is off by 6e-14."""
+
+_LEVELS = np.array([0.6, 0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5])
+"""Of L', as shares of its largest value."""
+
+_MOST_CELLS = 200_000
 
 _RATIO = 4.0
 """Sum of the half axes of the Bernstein ellipse around each panel, in units of its half-length."""
@@ -85,8 +91,49 @@ class MixedLaplace(Transform):
         return np.array([math.log1p(float(value.minus_one[0].real + value.error[0])) for value in values]) + ELEMENTARY
 
     def log_decay(self, tilt: float, heights: Floats, shifts: int = 2) -> Floats:
-        del shifts  # atoms: there is no better path
-        return np.full(heights.shape, float(self.log_moment_upper(np.array([tilt]))[0]))
+        del shifts  # no path is better than the real axis
+        moment = float(self.log_moment_upper(np.array([tilt]))[0])
+        mass, turn = self._moving(tilt, moment)
+        fallen = np.max(mass[:, None] - turn[:, None] / np.maximum(heights, 1e-300), axis=0, initial=0.0)
+        return moment + np.log1p(-np.minimum(fallen, 1.0 - 1e-12))
+
+    def _moving(self, tilt: float, moment: float) -> tuple[Floats, Floats]:
+        r"""Shares of e^moment, m and c of shape (n,): at every height u the modulus is at most M(tilt) - (m - c / u) e^moment. (D3)
+
+        G = P e^{tilt L} and H = G / L', whose logarithms change by at most ``slope`` in a unit of x. Where L' >= some level, the integral
+        of G e^{iuL} is at most 1/u times H at both ends and its variation; the rest counts with its modulus.
+        """
+        slope = 2.0 * tilt + 3.0
+        space = min(0.02, 0.02 / slope)
+        if not float(self._breaks[-1] - self._breaks[0]) < _MOST_CELLS * space:
+            return np.zeros(1), np.zeros(1)
+        masses, turns, rises = list[Floats](), list[Floats](), list[Floats]()
+        for begin, end in itertools.pairwise(self._breaks.tolist()):
+            x = np.linspace(begin, end, max(math.ceil((end - begin) / space), 2) + 1)
+            width = float(x[1] - x[0])
+            (log_upper, p), (log_lower, q) = (_log_density_and_slope(side, x) for side in (self._upper, self._lower))
+            weight = np.exp(np.minimum(log_upper + tilt * (log_upper - log_lower) - moment, LARGEST_EXPONENT))
+            rise = (p - q) * (1.0 - 1e-9) - ELEMENTARY * (4.0 + 2.0 * float(np.max(np.abs(x))))
+            ratio = weight / np.maximum(rise, 1e-300)
+            turning = np.abs((tilt + 2.0) * p - (tilt - 1.0) * q) <= 2.0 * slope * width
+            grown = math.exp(slope * width)
+            change = np.abs(np.diff(ratio)) + np.where(turning[:-1] | turning[1:], 3.0 * slope * width**2 * grown * ratio[:-1], 0.0)
+            masses.append(np.minimum(weight[:-1], weight[1:]) * (width / grown))
+            turns.append(np.stack([change, ratio[:-1], ratio[1:]]))
+            rises.append(np.minimum(rise[:-1], rise[1:]))
+        found = [self._above(level, masses, turns, rises) for level in max(float(rise.max()) for rise in rises) * _LEVELS]
+        return tuple(np.array(column) for column in zip(*found, strict=True))  # type: ignore[return-value]
+
+    @staticmethod
+    def _above(level: float, masses: list[Floats], turns: list[Floats], rises: list[Floats]) -> tuple[float, float]:
+        """(m, c) of all cells in which L' is at least this level."""
+        mass = turn = 0.0
+        for weight, (change, before, after), rise in zip(masses, turns, rises, strict=True):
+            kept = rise >= level
+            edges = np.diff(kept.astype(int), prepend=0, append=0)
+            mass += float(weight[kept].sum())
+            turn += float(change[kept].sum() + before[np.flatnonzero(edges > 0)].sum() + after[np.flatnonzero(edges < 0) - 1].sum())
+        return mass * (1.0 - 1e-9), turn * (1.0 + 1e-9)
 
     def line(self, tilt: float, step: float, number: int, tolerance: float) -> LineValues:
         return sum_on_line(self._nodes(tilt, step * number, tolerance), tilt, step, number)
@@ -116,6 +163,17 @@ class MixedLaplace(Transform):
         reach = float(np.max(np.abs(self._breaks)))
         error = np.full(loss.shape, ELEMENTARY * (2.0 + reach) * len(self._upper.shifts))
         return Nodes(log_weight.astype(np.complex128), loss.astype(np.complex128), error + _WEIGHT_ERROR, 2.0 * error, quadrature)
+
+
+def _log_density_and_slope(mixture: Mixture, x: Floats) -> tuple[Floats, Floats]:
+    """The same with its derivative, for x between two neighbouring shifts, ends included."""
+    middle = 0.5 * (x[0] + x[-1])
+    exponent = np.array([math.log(w) - np.abs(x - a) for w, a in zip(mixture.weights, mixture.shifts, strict=True)])
+    peak = exponent.max(axis=0)
+    shares = np.exp(exponent - peak)
+    signs = np.array([1.0 if a > middle else -1.0 for a in mixture.shifts])
+    total = shares.sum(axis=0)
+    return peak + np.log(total) - math.log(2.0), (signs @ shares) / total
 
 
 def _log_density(mixture: Mixture, x: Floats) -> Floats:

@@ -37,6 +37,8 @@ _SHARPNESS = 5e-7
 _SPARE_NATS = 22.0
 _INTEGRAL_NATS = 0.1
 _MOST_CONTOURS = 3
+_FEW_ATOMS = 30
+"""So few losses with atoms hardly decay."""
 _KEPT_CONTOURS = 8
 
 Ends = tuple[float, float]
@@ -316,7 +318,9 @@ class ContourAccountant(Accountant):
         for leaf in parts:
             if (reason := unsupported_reason(leaf) or _pair_reason(pair_of(leaf))) is not None:
                 return reason
-        if all(pair_of(leaf).family.has_atoms for leaf in parts):
+        families = [pair_of(leaf).family for leaf in parts]
+        is_hopeless = sum(parts.values()) < _FEW_ATOMS or all(family.is_discrete for family in families)
+        if is_hopeless and all(family.has_atoms for family in families):
             return "its losses have atoms: without a Gaussian release beside them their moment function hardly decays"
         if sum(parts.values()) > MOST_RELEASES:
             return f"more than {MOST_RELEASES:.0e} releases: their rounding errors would swamp the result"
