@@ -18,9 +18,9 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 
-from benchmarks import truths
+from benchmarks import comparison, truths
 from benchmarks.compare import goal
-from benchmarks.questions import EXTREME_COUNT, EXTREME_SEED, Question, extreme_points
+from benchmarks.questions import CORNERS, EXTREME_COUNT, EXTREME_SEED, Question, extreme_points
 from zetadp.accountants import deadline, profile
 from zetadp.mechanisms.errors import PrivacyError
 
@@ -38,7 +38,21 @@ ROOT = Path(__file__).parents[1]
 
 def run() -> Iterator[str]:
     """The report's lines."""
+    yield from _corners()
     yield from report(0, EXTREME_COUNT)
+
+
+def _corners() -> Iterator[str]:
+    """Of the corner list: how many brackets are narrow, and how many questions take at most a second."""
+    narrow = quick = 0
+    for question in CORNERS:
+        start = time.process_time()
+        found = comparison.answered(question)
+        seconds = time.process_time() - start
+        narrow, quick = narrow + (found.width <= WIDEST), quick + (seconds <= LONGEST_SECONDS)
+        yield f"{question.text()}: [{found.lower:.8g}, {found.upper:.8g}] by {found.route}, width {found.width:.1e}, {seconds:.2f} s"
+    yield goal(f"corners at most {WIDEST:g} wide", narrow, len(CORNERS), "")
+    yield goal(f"corners in at most {LONGEST_SECONDS:g} s", quick, len(CORNERS), "")
 
 
 def report(first: int, last: int) -> Iterator[str]:
