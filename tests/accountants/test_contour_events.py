@@ -233,11 +233,10 @@ def test_many_sampled_laplace_releases_agree_with_a_grid(probability, scale, cou
 @pytest.mark.parametrize(
     ("event", "reason"),
     [
-        (PoissonSampled(probability=0.01, event=gaussian(1.0)), "decay"),
-        (training(1e-6, 1.0, 2), "decay|never happen"),
+        (Composed(events=(training(1e-6, 1.0, 2), training(1e-6, 0.5, 2))), "decay|never happen"),
         (Repeated(count=100, event=PoissonSampled(probability=0.01, event=gaussian(1e-4))), "noise by"),
     ],
-    ids=["single", "sparse", "little noise"],
+    ids=["sparse samples of two kinds", "little noise"],
 )
 def test_questions_without_a_proved_bracket_are_declined(event, reason):
     with pytest.raises(UnsupportedEvent, match=reason):

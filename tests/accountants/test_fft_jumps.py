@@ -133,7 +133,7 @@ def test_what_no_jump_contributes_is_bounded_not_forgotten() -> None:
 @pytest.mark.parametrize("epsilon", chosen([0.05, 0.5, 3.0, 20.0], [3.0]))
 def test_delta_of_a_group_is_found_at_every_epsilon(epsilon) -> None:
     # The search for delta ended at epsilons far above the one asked for, and Renyi's bound was the answer, after 89 s.
-    asked = profile(user(8, 1.2e-4, 2.2, 100))
+    asked = profile(user(8, 1.2e-4, 2.2, 100), accountant="fft")
     delta = asked.delta(epsilon)
     assert delta.route.startswith("fft")
     assert 0.0 < delta.log_upper - delta.log_lower < 1e-4

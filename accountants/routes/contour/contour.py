@@ -11,14 +11,16 @@ from zetadp.accountants.arithmetic import UNIT, within_floats
 from zetadp.accountants.densities.either import Either
 from zetadp.accountants.densities.transforms import LARGEST_SHIFT, SMALLEST_SHIFT, Transform, TransformUnavailable
 from zetadp.accountants.dominating import pair_of, unsupported_reason
+from zetadp.accountants.grids.hockey_stick import reverse as reverse_order
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Pair, widened
 from zetadp.accountants.profile import Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
+from zetadp.accountants.routes.contour import jumps
 from zetadp.accountants.routes.contour.engine import direction
 from zetadp.accountants.routes.contour.inversion import Contour, Direction, tolerance_for
 from zetadp.accountants.routes.contour.saddle import Saddle
 from zetadp.accountants.routes.rdp.rdp import leaf_steps
-from zetadp.accountants.routes.single.coupled import is_surely_zero
+from zetadp.accountants.routes.single.coupled import is_surely_zero, log_total_variation
 from zetadp.mechanisms.base import Step
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.numerics import logspace
@@ -33,6 +35,9 @@ LOWER_SLACK = 1e-10
 
 _SHARPNESS = 5e-7
 """A bracket narrower than this share of epsilon is good enough; otherwise a second contour goes through the better epsilon."""
+
+_LEAST_WIDTH = 1e-9
+"""Of an epsilon near 0 a relative width makes no sense."""
 
 _SPARE_NATS = 22.0
 _INTEGRAL_NATS = 0.1
@@ -129,7 +134,9 @@ class ContourProfile(PrivacyProfile):
             except TransformUnavailable:
                 other_low, other_high = -math.inf, side.log_delta_by_chernoff(epsilon)
             low, high = max(low, other_low), max(high, other_high)
-        return low - LOWER_SLACK * max(1.0, -low) if low > -math.inf else low, high
+        if any(side.is_split for side in (first, *others)):
+            high = min(high, log_total_variation(self._parts))
+        return min(low, high) - LOWER_SLACK * max(1.0, -low) if low > -math.inf else low, high
 
     def _sides(self, log_delta: float) -> tuple[_Side, ...]:
         """Both directions, or one if it is enough; valid for deltas down to this one."""
@@ -137,7 +144,9 @@ class ContourProfile(PrivacyProfile):
             self._depth = -log_delta + _SPARE_NATS
             both = (False,) if all(pair.symmetric for pair, _ in self._pairs) else (False, True)
             improbable = self._depth + math.log(sum(count for _, count in self._pairs))
-            self._directions = tuple(_Side(_direction(self._pairs, improbable, reverse=reverse)) for reverse in both)
+            self._directions = tuple(
+                _Side(_direction(self._pairs, improbable, reverse=reverse), _in_order(self._pairs, reverse=reverse)) for reverse in both
+            )
         return self._directions
 
 
@@ -145,10 +154,11 @@ class ContourProfile(PrivacyProfile):
 class _Side:
     """One direction of neighbours, and its contours so far."""
 
-    def __init__(self, direction: Direction) -> None:
-        self._direction = direction
+    def __init__(self, direction: Direction, pairs: tuple[tuple[Pair, int], ...]) -> None:
+        self._direction, self._pairs = direction, pairs
         self._contours: list[Contour] = []
         self._saddles: dict[tuple[str, float], Saddle] = {}
+        self.is_split = False
 
     def start_from(self, other: _Side) -> None:
         """Starts the search near the tilt of the other direction's last contour."""
@@ -211,7 +221,22 @@ class _Side:
         return min(max(0.0, (size - rest + slack) / tilt), self._direction.largest_loss)
 
     def epsilon(self, log_delta: float) -> Ends:
-        """(lower, upper) of epsilon at this delta, at least 0."""
+        """(lower, upper) of epsilon at this delta, at least 0: by one contour, or by one for each number of jumps."""
+        try:
+            found, refusal = self._by_one(log_delta), None
+        except TransformUnavailable as reason:
+            found, refusal = (0.0, self.epsilon_by_chernoff(log_delta)), reason
+        if found[1] - found[0] > max(jumps.ENOUGH * found[1], _LEAST_WIDTH):
+            try:
+                low, high = jumps.epsilon(self._pairs, log_delta)
+                return max(low, found[0]), min(high, found[1])
+            except TransformUnavailable:
+                pass  # the one contour's answer stands
+        if refusal is not None:
+            raise refusal
+        return found
+
+    def _by_one(self, log_delta: float) -> Ends:
         contour, root = self._root(log_delta)
         if root <= 0.0:
             if contour.bracket(0.0)[1] <= log_delta:
@@ -266,6 +291,22 @@ class _Side:
         """(lower, upper) of log delta(epsilon) in this direction."""
         if epsilon >= self._direction.largest_loss:
             return -math.inf, -math.inf
+        try:
+            found, refusal = self._log_delta_by_one(epsilon), None
+        except TransformUnavailable as reason:
+            found, refusal = (-math.inf, self.log_delta_by_chernoff(epsilon)), reason
+        if found[1] - found[0] > jumps.ENOUGH * max(1.0, -found[1]):
+            try:
+                low, high = jumps.log_delta(self._pairs, epsilon)
+                self.is_split = True
+                return max(low, found[0]), min(high, found[1])
+            except TransformUnavailable:
+                pass  # the one contour's answer stands
+        if refusal is not None:
+            raise refusal
+        return found
+
+    def _log_delta_by_one(self, epsilon: float) -> Ends:
         for contour in self._contours:
             if _is_sharp(contour, epsilon):
                 return contour.bracket(epsilon)
@@ -296,6 +337,10 @@ def _direction(pairs: list[tuple[Pair, int]], improbable: float, *, reverse: boo
         else:
             transforms.append(_transform(pair, count, improbable, reverse=reverse))
     return direction(tuple(transforms), math.fsum(squares))
+
+
+def _in_order(pairs: list[tuple[Pair, int]], *, reverse: bool) -> tuple[tuple[Pair, int], ...]:
+    return tuple((reverse_order(pair) if reverse else pair, count) for pair, count in pairs)
 
 
 def _transform(pair: Pair, count: int, improbable: float, *, reverse: bool) -> Transform:
