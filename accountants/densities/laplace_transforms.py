@@ -108,8 +108,9 @@ class MixedLaplace(Transform):
         if not float(self._breaks[-1] - self._breaks[0]) < _MOST_CELLS * space:
             return np.zeros(1), np.zeros(1)
         masses, turns, rises = list[Floats](), list[Floats](), list[Floats]()
-        for begin, end in itertools.pairwise(self._breaks.tolist()):
-            x = np.linspace(begin, end, max(math.ceil((end - begin) / space), 2) + 1)
+        breaks: list[float] = self._breaks.tolist()
+        for begin, end in itertools.pairwise(breaks):
+            x: Floats = np.linspace(begin, end, max(math.ceil((end - begin) / space), 2) + 1)
             width = float(x[1] - x[0])
             (log_upper, p), (log_lower, q) = (_log_density_and_slope(side, x) for side in (self._upper, self._lower))
             weight = np.exp(np.minimum(log_upper + tilt * (log_upper - log_lower) - moment, LARGEST_EXPONENT))

@@ -121,7 +121,7 @@ class Windowed:
         factors = at.step / -math.expm1(-REACH * at.step), 4.0 * width * math.exp(growth)
         x, every = at.nodes, np.append(0.0, tilts)
         rows = max(1, _CELLS // x.size)
-        peaks, totals = [], []
+        peaks, totals = list[Floats](), list[Floats]()
         for first in range(0, every.size, rows):
             deadline.check()
             exponent = self._log_integrand(x, every[first : first + rows])

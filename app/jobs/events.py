@@ -46,6 +46,11 @@ class Logged(Value):
     line: str
 
 
+def process_started(attempt: int) -> Logged:
+    """What the log says once an attempt's training process runs: from then on it may have released something."""
+    return Logged(line=f"attempt {attempt}: process started")
+
+
 JobEvent = Annotated[
     StateChanged | ArtifactsStored | Logged | Started | Progress | Metrics | Stage | CheckpointWritten | Finished | Stopped | Failed,
     Field(discriminator="event"),

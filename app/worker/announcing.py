@@ -14,7 +14,7 @@ from typing import final
 
 import structlog
 from httpx2 import Client, HTTPError, InvalidURL
-from sqlalchemy import func, select
+from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import Session
 
 from zetadp.accountants import deadline
@@ -36,6 +36,7 @@ from zetadp.app.certificates.signing.digests import code_manifest, sha256_of
 from zetadp.app.certificates.signing.noise_keys import commitment, noise_key_of, run_secret
 from zetadp.app.jobs.attempts import Attempt, Attempts
 from zetadp.app.jobs.document import JOB_DOCUMENT, TrainingDocument
+from zetadp.app.jobs.events import process_started
 from zetadp.app.kit.database import UNAVAILABLE, now
 from zetadp.app.kit.settings import Settings
 from zetadp.app.storage.base import StorageUnavailable
@@ -54,8 +55,6 @@ ASKING_SECONDS = 10.0
 COST_SECONDS = 3.0
 """How much computing what an earlier plan guarantees may take, before it counts as nothing that could be computed."""
 LARGEST_ANSWER = 15_000
-BEGUN = ("log", "started")
-"""Kinds of events of an attempt whose process was started: from then on it may have released something."""
 _log = structlog.get_logger()
 
 
@@ -229,8 +228,11 @@ def _logged(session: Session, job: JobRow, fresh: PlanStatement, document: Train
 
 def _check_begun(session: Session, before: Sequence[AnnouncedPlanRow], fresh: PlanStatement) -> None:
     """Raises NotAnnounced if a process of the job may have trained under another plan: a certificate says that its own came first."""
+    # Launchers and preparations write to a job's log as well, before any process.
+    lines = [process_started(attempt).line for attempt in range(1, fresh.attempt)]
+    is_begun = or_(JobEventRow.kind == "started", and_(JobEventRow.kind == "log", JobEventRow.data["line"].as_string().in_(lines)))
     asked = select(func.min(JobEventRow.attempt), func.max(JobEventRow.attempt)).where(
-        JobEventRow.job_id == fresh.job, JobEventRow.attempt < fresh.attempt, JobEventRow.kind.in_(BEGUN)
+        JobEventRow.job_id == fresh.job, JobEventRow.attempt < fresh.attempt, is_begun
     )
     first, last = session.execute(asked).one()
     if last is None:

@@ -21,7 +21,7 @@ from zetadp.app.certificates.signing.keys import write_once
 from zetadp.app.jobs.attempts import Attempt, Attempts, AttemptSuperseded
 from zetadp.app.jobs.calculation import CalculationDocument
 from zetadp.app.jobs.document import TrainingDocument
-from zetadp.app.jobs.events import Logged
+from zetadp.app.jobs.events import Logged, process_started
 from zetadp.app.jobs.folders import FolderTaken
 from zetadp.app.jobs.workspaces import Workspace, scratch_folder, workspace
 from zetadp.app.kit.database import UNAVAILABLE
@@ -191,7 +191,7 @@ class _Run:
                 data_sets,
                 self._team,
             ) as child:
-                self._record([Logged(line=f"attempt {self._attempt.number}: process started")])
+                self._record([process_started(self._attempt.number)])
                 stop, reason = self._follow(child, place)
                 code = child.exit_code()
             self._patiently(place.keep)  # also what it wrote and didn't tell: its end is told now

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy import delete
 
 from tests.app.announced_harness import Announcing, Authority
 from tests.app.certificate_kinds import BASELINE
@@ -25,9 +26,11 @@ from zetadp.app.certificates.page.plain import describe
 from zetadp.app.certificates.policy.schema import Policy
 from zetadp.app.certificates.signing.keys import jwks, rotate, signing_key
 from zetadp.app.certificates.verification.verify import read, read_statement, verify
+from zetadp.app.jobs.events import process_started
 from zetadp.app.kit.database import now
 from zetadp.app.kit.settings import Settings
-from zetadp.app.tables.jobs import JobRow
+from zetadp.app.tables.certificate_log import AnnouncedPlanRow
+from zetadp.app.tables.jobs import JobEventRow, JobRow
 from zetadp.app.worker import announcing
 from zetadp.app.worker.announcing import NotAnnounced
 
@@ -162,6 +165,21 @@ def test_a_plan_is_not_taken_up_again_after_training_under_another(house: Announ
     house.trained(job_id, attempt=2)
     with pytest.raises(NotAnnounced, match="training began at start 2"):
         house.began(job_id, attempt=3)
+
+
+def test_what_is_written_to_a_log_before_any_process_is_no_beginning(house: Announcing) -> None:
+    with house.database.writing() as session:
+        session.add(JobRow(id="launched", state="running", created=now(), document={}))
+        session.flush()
+        for number, line in enumerate(("worker zetadp-launched: running", "read 100 records"), start=1):
+            session.add(JobEventRow(job_id="launched", number=number, attempt=number - 1, kind="log", time=now(), data={"line": line}))
+    assert house.began("launched", attempt=2)[1].attempt == 2
+    with house.database.writing() as session:
+        row = JobEventRow(job_id="launched", number=3, attempt=2, kind="log", time=now(), data={"line": process_started(2).line})
+        session.add(row)
+        session.execute(delete(AnnouncedPlanRow).where(AnnouncedPlanRow.job_id == "launched"))
+    with pytest.raises(NotAnnounced, match="training began at start 2"):
+        house.began("launched", attempt=3)
 
 
 def test_training_that_began_without_a_logged_plan_gets_none(house: Announcing) -> None:

@@ -131,7 +131,7 @@ class Survey:
         with np.errstate(divide="ignore"):
             jumps, bulk = (np.log(self._terms @ side) + self._peak[:, None] for side in (window, 1.0 - window))
         alone = self._alone(centres, steep, ends)
-        found = []
+        found = list[_Plan]()
         for place, (centre, steepness) in enumerate(zip(centres.tolist(), steep.tolist(), strict=True)):
             columns = bulk[:, place], jumps[:, place], alone[:, place]
             plan = self._plan(Cut(centre, steepness, float(self._x[ends[place]])), columns, epsilon)
