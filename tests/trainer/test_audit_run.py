@@ -169,8 +169,8 @@ DROPOUT = {
 OTHERS = {**SAMPLERS, "variants": VARIED, "masks": DROPOUT, "variants and masks": VARIED | DROPOUT | {"steps": 100}}
 
 
-# Accounting for random allocation takes longest.
-@pytest.mark.parametrize("name", chosen(OTHERS, [name for name in OTHERS if name != "allocation"]))
+# Accounting for random allocation takes longest, then both kinds of draws together.
+@pytest.mark.parametrize("name", chosen(OTHERS, [name for name in OTHERS if name not in {"allocation", "variants and masks"}]))
 def test_a_missing_clip_is_found_in_every_kind_of_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     honest = run(audited(**OTHERS[name]), tmp_path / "honest").audit
     monkeypatch.setattr(clipping, "_factors", unclipped)
