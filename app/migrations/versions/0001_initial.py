@@ -7,9 +7,7 @@ from alembic import op
 from sqlalchemy.dialects.postgresql import JSONB
 
 revision = "0001"
-down_revision = None
-branch_labels = None
-depends_on = None
+down_revision = branch_labels = depends_on = None
 
 GROW_ONLY = {
     "ledger_entries": "the entries of a ledger are append-only",
