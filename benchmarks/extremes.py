@@ -7,6 +7,7 @@ that gave them, so that a run that was stopped goes on; CPU times are those of t
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -91,7 +92,10 @@ def _answer(question: Question) -> dict[str, float | str]:
             found = {"refusal": f"{type(refusal).__name__}: {refusal}"}
         known[key] = {**found, "seconds": time.process_time() - start}
         truths.FOLDER.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(known))
+        # At once, for another run that reads it meanwhile.
+        unfinished = file.with_suffix(f".{os.getpid()}")
+        unfinished.write_text(json.dumps(known))
+        unfinished.replace(file)
     return known[key]
 
 
