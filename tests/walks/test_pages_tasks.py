@@ -141,7 +141,9 @@ def test_epsilon_spent_is_drawn_as_jumps_and_what_it_means_names_it(page: Any, a
     assert len(points) > 2
     # Each piece is level or upright, and goes up (a smaller y) before it goes on: never below what was spent.
     assert all(left[0] == right[0] or left[1] == right[1] for left, right in pairwise(points))
-    assert points[0][0] == points[1][0] or points[0][1] == points[1][1]
+    first = next((left, right) for left, right in pairwise(points) if left != right)
+    assert first[0][0] == first[1][0]
+    assert first[1][1] < first[0][1]
     page.click("#meaning-part summary")
     page.locator("#meaning .label").wait_for()
     assert page.inner_text("#meaning-of") == "epsilon 1 at delta 0.00001"

@@ -110,8 +110,8 @@ function neighboursOf(part) {
   return found && part.kind === "grouped" ? { ...found, unit: part.unit } : found;
 }
 
-/** The number of units that a plan states; null where it has several parts. */
-const unitsOf = (plan) => plan.units ?? plan.sampling?.records ?? null;
+/** The number of units that a plan states, itself or in its parts, which are all of the same; null where none does. */
+const unitsOf = (plan) => plan?.units ?? plan?.sampling?.records ?? plan?.records ?? (plan?.parts ? unitsOf(plan.parts[0].plan ?? plan.parts[0]) : null);
 
 async function means({ guarantee, event, plan }) {
   const neighbours = neighboursOf(event);

@@ -36,7 +36,7 @@ function isAlike() {
   const found = new Set(runs.map(basis).filter(Boolean));
   const alike = found.size < 2 && !runs.some((run) => hidden(run) === UNKNOWN);
   byId("unlike").hidden = alike;
-  byId("unlike").textContent = alike ? "" : `Epsilon isn't drawn: these runs' epsilons are of different things and can't be compared. ${[...found].map((one) => `One is of ${one}.`).join(" ")}`;
+  byId("unlike").textContent = alike ? "" : `Epsilon isn't drawn: ${found.size > 1 ? "these runs' epsilons are of different things and can't be compared" : "whether these runs' epsilons are of the same isn't known"}. ${[...found].map((one) => `One is of ${one}.`).join(" ")}`;
   for (const option of byId("across").options) if (option.value === "epsilon") option.disabled = !alike;
   if (!alike && byId("across").value === "epsilon") byId("across").value = "step";
   return alike;
@@ -60,13 +60,13 @@ function row(run) {
 const draw = later(async () => {
   byId("runs").replaceChildren(...runs.map(row));
   byId("runs").setAttribute("aria-busy", "false");
+  const alike = isAlike();
   const place = byId("plots");
   if (place.contains(document.activeElement) || place.querySelector("details[open], svg:hover")) {
     draw(); // somebody is reading it
     return;
   }
   const made = [];
-  const alike = isAlike();
   const axis = byId("across").value;
   // Epsilon jumps at each report to what was spent by then: a chord would lie below it.
   if (axis !== "epsilon" && alike) made.push(await plot("epsilon spent", axis, (run) => run.history.spent, "step-before"));

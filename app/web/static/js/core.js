@@ -108,6 +108,9 @@ export function number(value) {
   return value === null || value === undefined ? NaN : Number(value);
 }
 
+/** How many digits of a decimal's text matter. */
+export const digits = (text) => text.toLowerCase().split("e")[0].replace(".", "").replace(/^[+-]?0*/, "").length;
+
 /**
  * A bound rounded to so many digits upwards, or downwards with `down`: rounding must never make a claim stronger.
  * @param {number | string | null | undefined} value

@@ -1,6 +1,6 @@
 // Fields of a form: typed text as values, and error messages next to their fields.
 
-import { byId } from "./core.js";
+import { byId, digits } from "./core.js";
 
 const DECIMAL = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,4})?$/i;
 const NOTHING = "…"; // shown until there is an answer
@@ -22,11 +22,13 @@ export function decimal(input, text = input.value.trim()) {
   return value;
 }
 
+const SMALLEST_EXACT = 2.3e-308; // below, floats have fewer digits
+
 /** What was typed where it is the very number that is computed with, else that number: a float holds 15 digits of any decimal. */
 export function asTyped(input) {
   const text = input.value.trim();
-  const digits = text.toLowerCase().split("e")[0].replace(".", "").replace(/^[+-]?0*/, "");
-  return digits.length <= 15 ? text : String(Number(text));
+  const value = Number(text);
+  return digits(text) <= 15 && (value === 0 || Math.abs(value) >= SMALLEST_EXACT) ? text : String(value);
 }
 
 export function whole(input, text = input.value.trim()) {

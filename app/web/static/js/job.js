@@ -113,17 +113,20 @@ function done() {
   means();
 }
 
+/** The epsilon and delta whose meaning stands there, to every digit. */
+let meant = "";
+
 /** What the spent epsilon means, while somebody reads it; it names its epsilon, which may have grown since. */
 const means = paced(async () => {
   if (!job?.progress || byId("meaning-part").hidden || !byId("meaning-part").open) return;
   const { epsilon, delta } = job.progress;
-  const said = cost(job.progress);
-  if (byId("meaning-of").textContent === said) return;
-  byId("meaning-of").textContent = said;
+  if (meant === `${epsilon} ${delta}`) return;
+  meant = `${epsilon} ${delta}`;
+  byId("meaning-of").textContent = cost(job.progress);
   try {
     await explain(byId("meaning"), { epsilon, delta, adjacency: privacyOf(job).adjacency, unit: privacyOf(job).unit, signal: lines.signal });
   } catch (error) {
-    byId("meaning-of").textContent = "";
+    byId("meaning-of").textContent = meant = "";
     if (!(error instanceof Problem) && error.name !== "AbortError") throw error;
   }
 }, DRAW);
@@ -278,6 +281,7 @@ function gone() {
   byId("title").textContent = "There is no such job";
   for (const name of ["labels-form", "attempts-part", "meaning-part"]) byId(name).hidden = true;
   for (const name of ["actions", "what", "certificate", "state", "plots", "belongs", "labels-other", "meaning", "meaning-of"]) byId(name).replaceChildren();
+  meant = "";
   byId("times").textContent = "";
   byId("trouble").replaceChildren(
     el("p", { class: "notice bad", role: "alert" }, "There is no job with this id that your key may see. It may belong to another tenant or another service. ", el("a", { href: "/jobs" }, "See your jobs.")),
@@ -315,6 +319,7 @@ async function start() {
   course = new History();
   forget();
   for (const name of ["events", "meaning", "meaning-of"]) byId(name).replaceChildren();
+  meant = "";
   byId("events").dataset.count = "0";
   forgetLog();
   byId("trouble").replaceChildren();

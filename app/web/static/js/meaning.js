@@ -1,7 +1,7 @@
 // What a guarantee means for one person: the same wherever an (epsilon, delta) is shown, from the two numbers alone. All figures are the
 // service's own, of whatever is (epsilon, delta)-DP.
 
-import { Problem, api, el, number, refusal } from "./core.js";
+import { Problem, api, digits, el, number, refusal } from "./core.js";
 import { attackerWords, linePlot } from "./plots.js";
 import { DEFINED, STRENGTHS, neighbourWords, spelled } from "./terms.js";
 
@@ -58,6 +58,11 @@ export function atLeast(value) {
   return typeof value === "string" ? number(value) * (1 + Number.EPSILON) : number(value);
 }
 
+/** A number to compare with a limit: a float tells decimals of at most 15 digits apart, and longer ones are taken for a little more. */
+function compared(value) {
+  return typeof value === "string" && digits(value) > 15 ? atLeast(value) : number(value);
+}
+
 function declared({ epsilon, delta, adjacency, unit }) {
   const bare = delta > 0 ? { kind: "approximate_dp", epsilon, delta } : { kind: "pure_dp", epsilon };
   return { kind: "release", mechanism: { ...bare, adjacency, unit } };
@@ -96,7 +101,7 @@ function told(of, given, words, answer) {
   const [named, guessed] = [answer.trade_off[0].sentence, answer.bayes_success[0].sentence];
   const [most, right] = [mostOf(named), mostOf(guessed)];
   const unit = spelled(of.unit);
-  const found = strength(Number(right), number(of.delta), of.units ?? null);
+  const found = strength(Number(right), compared(of.delta), of.units ?? null);
   const once = `Take an attack that would name this ${unit} in 1 of 100 runs, by chance, if `;
   const then = `it names the ${unit} in at most ${most} of 100 on average.`;
   return [

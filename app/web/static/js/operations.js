@@ -89,8 +89,9 @@ async function look() {
     byId("verdict").textContent = wrong.length ? `Look at: ${wrong.join(", ")}.` : "All checks pass, and no figure needs attention.";
     byId("trouble").replaceChildren();
   } catch (error) {
-    if (!(error instanceof Problem) && !(error instanceof TypeError)) throw error;
     byId("verdict").textContent = "Not everything could be looked at.";
+    // What stands between may answer for the service, with anything.
+    if (!(error instanceof Problem) && !(error instanceof TypeError) && !(error instanceof SyntaxError)) throw error;
     byId("trouble").replaceChildren(error instanceof Problem ? refusal(error) : el("p", { class: "notice" }, "The service doesn't answer."));
     if (error instanceof Problem && [401, 403].includes(error.status)) return;
   }

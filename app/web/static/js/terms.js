@@ -18,6 +18,6 @@ export const spelled = (unit) => unit.replaceAll("_", " ");
  * @returns {Record<string, string> | null} choice, question, absent, present and shown
  */
 export function neighbourWords(adjacency, unit) {
-  const words = TERMS.neighbours[adjacency ?? ""];
+  const words = Object.hasOwn(TERMS.neighbours, adjacency ?? "") ? TERMS.neighbours[adjacency ?? ""] : null;
   return words ? Object.fromEntries(Object.entries(words).map(([name, text]) => [name, text.replaceAll("{unit}", spelled(unit))])) : null;
 }
