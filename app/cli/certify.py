@@ -123,9 +123,7 @@ def verify(
         certificates = [file for given in files for file in _certificates(given)]
         if proofs is not None and len(certificates) > 1:
             fail(f"--proofs are of one certificate, got {len(certificates)}", Exit.USAGE)
-        demanded = None if policy is None else _policy(policy)
-        if demanded is not None and keys is None:
-            fail(f"--policy needs --keys: with the {KEYS_FILE} beside a certificate anybody's would be accepted", Exit.USAGE)
+        demanded = _demanded(policy, keys)
         outcomes = [_verified(file, keys, proofs, revocations, demanded, as_json) for file in certificates]
     # Of several, the worst counts: one that isn't valid before one that a policy refuses.
     worst = next((code for code in (Exit.FAILED, Exit.REFUSED) if code in outcomes), Exit.OK)
@@ -255,7 +253,7 @@ def rerun(
     versions of the run; other hardware may round otherwise.
     """
     with clear_errors():
-        demanded = None if policy is None else _policy(policy)
+        demanded = _demanded(policy, keys)
         try:
             given = prepared_rerun(folder, read_keys(keys or folder / KEYS_FILE), noise_key, demanded)
         except Unrepeatable as why:
@@ -270,6 +268,16 @@ def rerun(
                 fail(f"the repeated run didn't come to its end, as the certified one did: {ended}", Exit.FAILED)
                 raise AssertionError from ended  # fail() leaves
     _print_repeated(given, found)
+
+
+def _demanded(policy: Path | None, keys: Path | None) -> Policy | None:
+    """What the policy's file demands; prints one line and exits if nobody says whose certificates it is about."""
+    if policy is None:
+        return None
+    demanded = _policy(policy)
+    if keys is None:
+        fail(f"--policy needs --keys: with the {KEYS_FILE} beside a certificate anybody's would be accepted", Exit.USAGE)
+    return demanded
 
 
 def _print_repeated(given: Rerun, found: Repeated) -> None:

@@ -47,7 +47,7 @@ class Logged(Value):
 
 
 def process_started(attempt: int) -> Logged:
-    """What the log says once an attempt's training process runs: from then on it may have released something."""
+    """What the log says just before an attempt's training process is started: from then on it may have released something."""
     return Logged(line=f"attempt {attempt}: process started")
 
 

@@ -182,6 +182,8 @@ class _Run:
             if lock is None:
                 self._end_stopped(self._reason_to_stop())
                 return
+            # Before there is a process: one that is left alone by a worker that was killed has begun as well.
+            self._record([process_started(self._attempt.number)])
             with JobChild(
                 self._command(place.folder),
                 folder / LOG,
@@ -191,7 +193,6 @@ class _Run:
                 data_sets,
                 self._team,
             ) as child:
-                self._record([process_started(self._attempt.number)])
                 stop, reason = self._follow(child, place)
                 code = child.exit_code()
             self._patiently(place.keep)  # also what it wrote and didn't tell: its end is told now

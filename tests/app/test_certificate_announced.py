@@ -331,7 +331,9 @@ def test_proofs_with_a_stamp_that_is_not_base64_are_answered(
 ) -> None:
     envelope, proofs = certified
     given = Proofs(certificate=proofs.certificate, plan=proofs.plan, time_stamps=(stamp,))
-    assert "isn't an authority's answer" in details(verified(house, envelope, given, demand(clock)), "time_stamps")
+    assert "stamped the head, the proofs have 0" in details(verified(house, envelope, given, demand(clock)), "time_stamps")
+    with pytest.raises(StampRefused, match="isn't an authority's answer"):
+        check_stamp(stamp, "", (clock.pem,))
 
 
 def test_a_stolen_key_signs_no_plan_into_the_past(run: CertificateInput, tmp_path: Path) -> None:

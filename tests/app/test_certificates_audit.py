@@ -52,16 +52,16 @@ def test_findings_are_stated_and_called_a_lower_bound(certificate: bytes, keys: 
     assert "nothing released was found to distinguish which of 500 made-up records took part better than the guarantee allows" in text
     assert "epsilon is at least 0.5 with 95% confidence, at least 1.25 if their scores are independent" in text
     assert "a lower bound, not a proof" in text
-    assert "the drawn noise, 100000 numbers of it, had the claimed scale in each component" in text
-    assert "and no release's noise was found to repeat the one before or its own first half" in text
-    assert "sizes, turns of units and overlaps of 40 samples were such as the stated draws give" in text
+    assert "no test of the drawn noise, 100000 numbers of it, found another scale in a component than is claimed" in text
+    assert "a release that repeats the one before or its own first half" in text
+    assert "no test of 40 samples, of their sizes, turns of units or overlaps as far as their kind has them, found other draws" in text
     assert "publishing what was found of noise and samples as well adds at most 1e-17 (1 + e^epsilon) to delta" in text
 
 
 def test_without_canaries_the_noise_alone_is_spoken_of(folder: Path, settings: Settings, keys: PublicKeySet) -> None:
     envelope = issue_certificate(audited(folder / "noise", asked=None, audit=None), settings)
     assert verify(envelope, keys, None).verdict == "valid"
-    told = "Audit: not run: no empirical lower bound on epsilon was measured; the drawn noise, 100000 numbers"
+    told = "Audit: not run: no empirical lower bound on epsilon was measured; no test of the drawn noise, 100000 numbers"
     assert told in describe(read(envelope))
 
 

@@ -16,12 +16,14 @@ NOT_RUN = "not run: no empirical lower bound on epsilon was measured"
 
 
 NOISE_TESTED = (
-    "; the drawn noise, {} numbers of it, had the claimed scale in each component, and no release's noise was found to repeat the one "
-    "before or its own first half; sums of noise over releases, and over a release's first numbers, were as large as independent noise "
-    "makes them"
+    "; no test of the drawn noise, {} numbers of it, found another scale in a component than is claimed, a release that repeats the one "
+    "before or its own first half, or sums over releases, or over a release's first numbers, of another size than independent noise has; "
+    "tests find gross faults alone"
 )
 
-SAMPLES_TESTED = "; sizes, turns of units and overlaps of {} samples were such as the stated draws give"
+SAMPLES_TESTED = (
+    "; no test of {} samples, of their sizes, turns of units or overlaps as far as their kind has them, found other draws than are stated"
+)
 
 VERDICTS = (
     "; the guarantee's figures are those of the releases alone: publishing what was found of noise and samples as well adds at most "

@@ -1,8 +1,9 @@
 r"""What a run's randomness follows from beside its noise key: a signature that somebody else gave on the plan's head before the first step.
 
 Nobody who lacks the signer's key can know it before it is given, unlike a stamp's contents (a time and a running number). A stamp's answer
-around it can be written in many ways, so the signature alone counts. Its digest is the *beacon*. A signer who is asked again gives another
-one: who asks chooses among as many as they asked for.
+around it can be written in many ways, so the signature alone counts. Its digest is the *beacon*. Who asks chooses among the signatures
+that they have: by several signers, by one who was asked again, or an ECDSA one written the other way. So a beacon says when a run began,
+not that there was only one draw.
 """
 
 from __future__ import annotations

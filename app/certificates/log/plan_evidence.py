@@ -15,7 +15,7 @@ from zetadp.app.certificates.log.checkpoint import LogHead
 from zetadp.app.certificates.log.entries import plan_entry, plan_statement_of
 from zetadp.app.certificates.log.merkle_proofs import InclusionProof, ProofRefused, Proofs, check_inclusion
 from zetadp.app.certificates.log.revocation_list import RevocationList
-from zetadp.app.certificates.log.time_stamps import Stamp, StampRefused, check_stamp
+from zetadp.app.certificates.log.time_stamps import Stamp, StampRefused, check_stamp, of_different_signers
 from zetadp.app.certificates.log.trust import Trust
 from zetadp.app.certificates.signing.keys import PublicKeySet
 
@@ -70,8 +70,8 @@ def check_time_stamps(certificate: PrivacyCertificate, proofs: Proofs | None, he
     """Checks the stamps on the head that the plan is under against the trusted authorities, and their times against the run's."""
     stamps = () if proofs is None else proofs.time_stamps
     stated = 0 if head is None or certificate.announced is None else certificate.announced.time_stamps
-    if len(set(stamps)) < stated:
-        return failed(TIME_STAMPS, f"the certificate says that {stated} authorities stamped the head, the proofs have {len(set(stamps))}")
+    if (signers := len(of_different_signers(stamps))) < stated:
+        return failed(TIME_STAMPS, f"the certificate says that {stated} authorities stamped the head, the proofs have {signers}")
     if not stamps:
         return not_checked(TIME_STAMPS, "no time stamp was given: when the plan was logged is the signer's word")
     if not trust.authorities:

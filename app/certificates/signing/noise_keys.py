@@ -6,8 +6,8 @@ out whether the run that was planned is the one that was certified. That it bega
 signature with the key of somebody whom they trust. Whoever learns the key can take the noise away from what was released: for them the
 guarantee is void.
 
-What the operator still chooses: where a run is interrupted, since each start is another draw (certificates count them), and which of
-several signatures by the same signer is the beacon (the signer knows how many were asked for).
+What the operator still chooses: where a run is interrupted, since each start is another draw (certificates count the starts, not the places
+where they might have been), and which of the signatures that they have is the beacon.
 """
 
 from __future__ import annotations
