@@ -189,7 +189,7 @@ def test_a_units_turn_costs_one_release_whatever_the_band(groups: int) -> None:
 @pytest.mark.parametrize(
     ("sampling", "told"),
     [
-        (PoissonSampling(records=100, expected_batch_size=5), "at least 3 groups for as many bands, got 'poisson'"),
+        (PoissonSampling(records=100, expected_batch_size=5), "at least 3 groups, got 'poisson'"),
         (RandomAllocation(records=100, expected_batch_size=5), "got 'random_allocation'"),
         (_cyclic(2), "got 'cyclic_poisson with 2 groups'"),
     ],
@@ -252,7 +252,7 @@ def test_planned_coefficients_have_a_length_of_almost_one_and_not_more(count: in
 def test_a_federation_is_refused(spec_json: dict[str, Any]) -> None:
     document = {key: value for key, value in spec_json.items() if key != "optimizer"} | {"algorithm": "federated_zeta_dp_sgd"}
     document |= {"nodes": 2, "distribution_seed": 1, "server": {"kind": "sgd", "learning_rate": 0.1}}
-    with pytest.raises(ValidationError, match="cyclic_poisson with at least 3 groups for as many bands, got 'federated_poisson'"):
+    with pytest.raises(ValidationError, match="cyclic_poisson with at least 3 groups, got 'federated_poisson'"):
         FederatedZetaDpSgd.model_validate(document | {"noise": {"kind": "banded", "bands": 3}}).plan()
 
 

@@ -311,7 +311,7 @@ def _check_strategy(strategy: Strategy, sampling: Sampling, mechanism: AnyMechan
     least = strategy.least_groups
     if not isinstance(sampling, CyclicPoissonSampling) or sampling.groups < least:
         got = f"{sampling.kind} with {sampling.groups} groups" if isinstance(sampling, CyclicPoissonSampling) else sampling.kind
-        raise InvalidParameter("sampling", f"cyclic_poisson with at least {least} groups for as many bands", got)
+        raise InvalidParameter("sampling", f"cyclic_poisson with at least {least} groups", got)
     strategy.check(steps, sampling.groups)
     circular = isinstance(mechanism, ComplexGaussian) and mechanism.correlation == 0.0 and len(set(mechanism.stds)) == 1
     if not (circular or isinstance(mechanism, Gaussian)):

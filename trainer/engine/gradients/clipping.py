@@ -143,7 +143,11 @@ class ClippedGradients:
             return self._microbatch(parameters, units, bound, len(units))  # needs no second pass over the parameters
         total = self._nothing().double()
         parts: list[ClippedSum] = []
-        for chunk in units.split(self._room):
+        left = units
+        while len(left):
+            # Room may become less meanwhile: sizes that weren't probed, or without padding, would never do.
+            room = self._room
+            chunk, left = left[:room], left[room:]
             part = self._microbatch(parameters, chunk, bound, len(units))
             total += part.total
             parts.append(part)

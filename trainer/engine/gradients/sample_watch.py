@@ -121,7 +121,8 @@ class SampleWatch:
 
     def findings(self, team: Team, device: torch.device) -> SampleFindings:
         """The findings of the whole team, each of whose processes draws its own samples."""
-        own = torch.tensor([float(self._samples), 0.0 if self.is_as_planned else 1.0], dtype=torch.float64, device=device)
+        right = self._is_within(ERROR / team.size)
+        own = torch.tensor([float(self._samples), 0.0 if right else 1.0], dtype=torch.float64, device=device)
         samples, violations = team.sum(own).tolist()
         status: Status = "violated" if violations else "consistent" if samples else "not run"
         return SampleFindings(status=status, samples=int(samples))
@@ -129,9 +130,12 @@ class SampleWatch:
     @property
     def is_as_planned(self) -> bool:
         """Whether the samples may be those of the plan."""
+        return self._is_within(ERROR)
+
+    def _is_within(self, error: float) -> bool:
         if self._is_impossible:
             return False
-        least = math.log(ERROR / (TAILS * max(1, len(self._draws))))
+        least = math.log(error / (TAILS * max(1, len(self._draws))))
         is_cut = isinstance(self._sampling, TruncatedPoissonSampling)
         return all(found >= least for draws in self._draws.values() for found in draws.log_tails(is_cut=is_cut))
 

@@ -160,7 +160,7 @@ class NoiseWatch:
         found = kernel.watched(one, other, partner, of_noise, each * shift)
         if found is None:
             return False
-        self._last[place] = noise
+        self._last[place], self._spare = noise, None
         own, step, half = (Products(0, *sums) if is_complex else Products(0, sums[0] + sums[1]) for sums in found)
         self._sums += NoiseSums(numbers, own.real, own.imaginary, own.real_imaginary)
         if len(partner):

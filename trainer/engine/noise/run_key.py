@@ -3,8 +3,9 @@ r"""The secret of one run, to which its plan was committed: everything random in
 Without such a secret every stream has a key of its own from the operating system, which nobody can open. With it an auditor who is given it
 repeats the run: each stream's key is HMAC-SHA256, under the secret, of the number of the job's start (its attempt), the state that it
 continues from, and the stream's label. So nobody chooses a stream, and a step that is run again in a later attempt gets other noise. The
-state is for a service that was put back to an earlier moment: an attempt whose number comes twice draws the same only where it does the
-same. Whoever learns the secret can take the noise away.
+state is for a service that was put back to an earlier moment: an attempt whose number comes twice draws the same only where it continues
+from the same state, and so releases the same, on the same hardware with the same code and data. Elsewhere it would release other sums with
+the same noise: what had begun must not go on then (docs/operate.md). Whoever learns the secret can take the noise away.
 
 The run writes down in ``releases.txt`` which attempts it consists of, and the digest of each release. The file is on disk before a
 checkpoint or a file of released values is, and is replaced as a whole.
@@ -105,6 +106,8 @@ class RunKey:
         header, sections = self._earlier[:1], _sections(self._earlier[1:])
         kept: list[str] = []
         for title, *lines in sections:
+            if any(line.startswith(f"{FROM} ") and int(line.split()[1]) > step for line in lines):
+                continue  # it began after steps that are lost, so all of its own are
             left = [line for line in lines if not line.startswith(f"{RELEASE} ") or int(line.split()[2]) <= step]
             if not continues:  # nothing came of their steps
                 left = [line for line in left if line.startswith(f"{RELEASE} ")]
