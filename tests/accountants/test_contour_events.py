@@ -305,7 +305,7 @@ def is_answered_or_declined(event, delta, epsilon):
     return answered
 
 
-@pytest.mark.parametrize("events", chosen([40, 100], [40]))
+@pytest.mark.parametrize("events", chosen([10, 100], [10]))
 def test_random_questions_are_answered_or_declined(events):
     answered = 0
     for rng, event in random_events(7, events):

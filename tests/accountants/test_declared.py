@@ -10,7 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from tests.selection import chosen
+from tests.selection import chosen, thinned
 from zetadp.accountants import Composed, Grouped, Leaf, PoissonSampled, Release, Repeated, accountant_named, profile
 from zetadp.accountants.calibration import ClippingBound, NoiseScale, Target, calibrate_scale, solve
 from zetadp.accountants.densities.bounded_range import DENSITY as RANGE
@@ -136,9 +136,18 @@ def response_with_gaussian(releases, epsilon, mu, level):
     )
 
 
-@pytest.mark.parametrize(("releases", "epsilon"), [(1, 0.1), (7, 0.5), (40, 0.05), (3, 4.0), (1, 30.0)])
-@pytest.mark.parametrize("mu", [0.3, 2.0])
-@pytest.mark.parametrize("level", [0.0, 1.0, 5.0])
+@pytest.mark.parametrize(
+    ("releases", "epsilon", "mu", "level"),
+    thinned(
+        [
+            (*pure, mu, level)
+            for level in (0.0, 1.0, 5.0)
+            for mu in (0.3, 2.0)
+            for pure in ((1, 0.1), (7, 0.5), (40, 0.05), (3, 4.0), (1, 30.0))
+        ],
+        every=3,
+    ),
+)
 def test_pure_guarantees_beside_noise_are_inverted_with_a_proved_bracket(releases, epsilon, mu, level):
     event = Composed(events=(Repeated(count=releases, event=pure(epsilon)), gaussian(1.0 / mu)))
     with mpmath.workdps(50):

@@ -69,7 +69,7 @@ class Twice:
         return float(special.logsumexp(loss - 0.5 * x**2 - 0.5 * math.log(2.0 * math.pi) + log_dx + self.log_once(epsilon - loss)))
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 3.0, 8.0])
+@pytest.mark.parametrize("epsilon", chosen([1.0, 3.0, 8.0], [3.0]))
 def test_one_release_of_a_rare_user_has_its_closed_form(epsilon) -> None:
     event = user(8, 1.2e-4, 2.2, 1)
     layer_of(event, epsilon)
@@ -80,7 +80,9 @@ def test_one_release_of_a_rare_user_has_its_closed_form(epsilon) -> None:
     assert found.log_upper - found.log_lower < 1e-4 * epsilon
 
 
-@pytest.mark.parametrize(("size", "std", "epsilon"), [(8, 2.2, 1.0), (8, 2.2, 3.0), (5, 1.1, 4.0), (1, 0.7, 2.5)])
+@pytest.mark.parametrize(
+    ("size", "std", "epsilon"), chosen([(8, 2.2, 1.0), (8, 2.2, 3.0), (5, 1.1, 4.0), (1, 0.7, 2.5)], [(8, 2.2, 3.0), (5, 1.1, 4.0)])
+)
 def test_two_releases_agree_with_their_double_integral(size, std, epsilon) -> None:
     probability = 1e-5 if size == 1 else 1.2e-4
     event = user(size, probability, std, 2) if size > 1 else training(probability, std, 2)

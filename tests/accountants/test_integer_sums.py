@@ -12,6 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.accountants.whole_numbers import holds_to_the_last_digits, outcomes_of, renyi
+from tests.selection import chosen, thinned
 from zetadp.accountants import (
     FixedSizeSampled,
     Grouped,
@@ -171,7 +172,7 @@ def test_sums_are_convolutions_of_one_after_another(scale, parties):
             assert abs(off) <= 2 * error + 8 * LONG * (1 + abs(high))
 
 
-@pytest.mark.parametrize(("scale", "parties"), [(0.5, 1000), (1.0, 4000), (1.5, 4096)])
+@pytest.mark.parametrize(("scale", "parties"), chosen([(0.5, 1000), (1.0, 4000), (1.5, 4096)], [(0.5, 1000)]))
 def test_long_sums_are_tabled_to_the_middle_of_a_period(scale, parties):
     """Of the law known from a longer one: the sum of half of them, and of the other half, in logarithms."""
     law, half = GaussianSumLaw(scale, parties), GaussianSumLaw(scale, parties // 2)
@@ -203,7 +204,7 @@ def test_the_parts_of_skellam_noise_add_up():
 
 @pytest.mark.parametrize(
     ("leaf", "count"),
-    [(LEAVES[0], 2), (LEAVES[2], 2), (LEAVES[6], 3), (LEAVES[8], 2)],
+    thinned([(LEAVES[0], 2), (LEAVES[2], 2), (LEAVES[6], 3), (LEAVES[8], 2)], every=2),
     ids=lambda one: one if isinstance(one, int) else named(one),
 )
 def test_compositions_are_sums_over_all_outcomes(leaf, count):

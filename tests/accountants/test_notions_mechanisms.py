@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from scipy.optimize import brentq, minimize_scalar
-from scipy.special import ndtri
+from scipy.special import logsumexp, ndtri
 
 from tests.selection import thinned
 from zetadp.accountants.notions import (
@@ -54,9 +54,13 @@ class Mechanism:
 
         return max(one(a, b) for a, b in self.orders)
 
+    def renyi_at_all_orders(self):
+        logs = [(np.log(a), np.log(b)) for a, b in self.orders]
+        return np.max([logsumexp(ORDERS[:, None] * (a - b) + b, axis=1) / (ORDERS - 1.0) for a, b in logs], axis=0)
+
     def rho(self):
         kl = max(float(np.sum(a * (np.log(a) - np.log(b)))) for a, b in self.orders)
-        values = [self.renyi(a) / a for a in ORDERS]
+        values = self.renyi_at_all_orders() / ORDERS
         i = int(np.argmax(values))
         around = (ORDERS[max(i - 1, 0)], ORDERS[min(i + 1, len(ORDERS) - 1)])
         found = minimize_scalar(lambda a: -self.renyi(a) / a, bounds=around, method="bounded", options={"xatol": 1e-9})

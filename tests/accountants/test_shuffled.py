@@ -14,6 +14,7 @@ from scipy import special, stats
 
 from tests.accountants.events import gaussian, laplace
 from tests.mechanisms.local import local_gaussian
+from tests.selection import chosen
 from zetadp.accountants import (
     Composed,
     Event,
@@ -168,7 +169,9 @@ def mean_of_normals(x, shift):
     return each.sum(axis=1)
 
 
-@pytest.mark.parametrize(("steps", "count", "std"), [(2, 2, 1.0), (4, 5, 1.5), (8, 8, 2.0), (10, 3, 0.7)])
+@pytest.mark.parametrize(
+    ("steps", "count", "std"), chosen([(2, 2, 1.0), (4, 5, 1.5), (8, 8, 2.0), (10, 3, 0.7)], [(2, 2, 1.0), (10, 3, 0.7)])
+)
 def test_several_epochs_lose_no_more_than_is_simulated_of_their_pairs(steps, count, std):
     found, m, draw = profile(shuffled(steps, std, count)), 1.0 / std, np.random.default_rng(steps)
     for epsilon in (0.25, 1.0, 3.0):

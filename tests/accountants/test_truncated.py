@@ -12,6 +12,7 @@ from dp_accounting.pld import PLDAccountant
 from pydantic import TypeAdapter, ValidationError
 
 from tests.accountants.events import gaussian, laplace, replace_one_gaussian
+from tests.selection import thinned
 from zetadp.accountants import (
     Composed,
     Event,
@@ -207,7 +208,7 @@ def test_a_sample_of_everybody_has_a_fixed_size_or_is_whole():
     assert read(50, 1.0, 60, 1.5).kind == "release"
 
 
-@pytest.mark.parametrize("most", [70, 90])
+@pytest.mark.parametrize("most", thinned([70, 90], every=2))
 def test_the_peers_upper_bound_is_near_ours(most):
     # Its pair for a crowded release is another one: where samples are rarely cut that hardly matters.
     event = library.SelfComposedDpEvent(library.TruncatedSubsampledGaussianDpEvent(200, 0.2, most, 1.5), 12)

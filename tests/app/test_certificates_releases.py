@@ -52,12 +52,12 @@ def fixed(sample: int, population: int, adjacency: Adjacency = Adjacency.ADD_REM
 
 EVENTS: dict[str, Event] = {
     "fixed size": Repeated(count=50, event=fixed(10, 100)),
-    "fixed size, replaced": Repeated(count=50, event=fixed(10, 100, Adjacency.REPLACE_ONE)),
-    "fixed size, nulls": Repeated(count=50, event=fixed(10, 100, Adjacency.ZERO_OUT)),
+    "fixed size, replaced": Repeated(count=5, event=fixed(10, 100, Adjacency.REPLACE_ONE)),
+    "fixed size, nulls": Repeated(count=5, event=fixed(10, 100, Adjacency.ZERO_OUT)),
     "cut": Repeated(
         count=50, event=TruncatedPoissonSampled(probability=0.1, largest_batch=20, population_size=100, event=release(Adjacency.ADD_REMOVE))
     ),
-    "allocated": Repeated(count=2, event=RandomlyAllocated(steps=20, event=release())),
+    "allocated": Repeated(count=2, event=RandomlyAllocated(steps=6, event=release())),
     "shuffled": Repeated(count=2, event=Shuffled(steps=20, event=release(Adjacency.ZERO_OUT))),
     "users": Grouped(size=4, unit="user", event=Repeated(count=50, event=PoissonSampled(probability=0.05, event=release()))),
     "replaced": Repeated(count=50, event=PoissonSampled(probability=0.1, event=release(Adjacency.REPLACE_ONE, 2.0, 1.0))),
@@ -180,7 +180,7 @@ def test_a_sample_that_is_cut_is_told_with_its_numbers() -> None:
 
 def test_a_random_allocation_is_told_with_its_steps() -> None:
     (found,) = releases_of(EVENTS["allocated"])
-    assert sampling_in_words(found) == "each unit in one of 20 releases, chosen uniformly"
+    assert sampling_in_words(found) == "each unit in one of 6 releases, chosen uniformly"
     assert release_phrase(found, "record") == (
         "2 releases with gaussian noise of standard deviation 3.0 on each real component, each in 20 steps, of which each record takes "
         "part in one, chosen uniformly"
@@ -225,7 +225,7 @@ def test_points_of_the_curve_that_no_route_reaches_are_said_not_to_be_checked() 
 
 def test_a_point_inside_every_bracket_is_not_taken_for_proved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recomputation, "_CURVE_SECONDS", 60.0)  # a slow machine asks for all points too
-    event = Repeated(count=3, event=RandomlyAllocated(steps=20, event=release()))
+    event = Repeated(count=3, event=RandomlyAllocated(steps=6, event=release()))
     guarantee = guarantee_of(event, DELTA, RandomOrigin.OPERATING_SYSTEM)
     assert isinstance(guarantee, ApproximateDp)
     # As it was stated every point is proved; the true delta may be above what is stated below.

@@ -15,6 +15,7 @@ pytest.importorskip("torch")
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow  # the README's snippet, which runs by default, trains as well
 def test_twelve_lines_are_enough(tmp_path: Path) -> None:
     script = """
         from functools import partial

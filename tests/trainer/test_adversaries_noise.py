@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.selection import chosen
+from tests.selection import chosen, thinned
 from tests.trainer.made_up import all_steps
 from zetadp import accountants
 from zetadp.mechanisms import (
@@ -253,8 +254,7 @@ def test_every_mechanism_s_broken_noise_is_found(mechanism: Noise, broken: str, 
         assert not watched(mechanism, (BROKEN | FIXED)[broken], shape, seed).is_as_claimed
 
 
-@pytest.mark.parametrize("broken", CANCELLING)
-@pytest.mark.parametrize("mechanism", MECHANISMS, ids=NAMES)
+@pytest.mark.parametrize(("mechanism", "broken"), thinned(itertools.product(MECHANISMS, CANCELLING), every=3))
 def test_noise_that_cancels_itself_at_any_distance_is_found_over_more_numbers(mechanism: Noise, broken: str) -> None:
     assert watched(mechanism, honest, (400, 488)).is_as_claimed
     assert not watched(mechanism, CANCELLING[broken], (400, 488)).is_as_claimed
@@ -273,7 +273,7 @@ def test_halves_of_any_length_are_found_at_either_middle(mechanism: Noise, numbe
 
 
 # Uneven noise takes longest; by default it passes with one seed each in the tests of very uneven noise and of long vectors.
-@pytest.mark.parametrize("mechanism", chosen(MECHANISMS, [GAUSSIAN, CIRCULAR, LAPLACE]), ids=NAMES)
+@pytest.mark.parametrize("mechanism", chosen(MECHANISMS, [GAUSSIAN, CIRCULAR]), ids=NAMES)
 def test_right_noise_passes_with_every_seed(mechanism: Noise) -> None:
     for seed in range(60):
         assert watched(mechanism, honest, SHAPES[seed % 2], seed).is_as_claimed

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -14,6 +15,7 @@ from xml.etree import ElementTree
 import pytest
 from pydantic import ValidationError
 
+from tests.trainer.forked import ForkedPopen
 from zetadp import accountants
 from zetadp.accountants.events import Composed, NonPrivate, leaves
 from zetadp.mechanisms.errors import InvalidParameter, PrivacyError
@@ -57,7 +59,9 @@ def _run(spec: Comparison, workdir: Path, heard: list[TrainingEvent] | None = No
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Comparison, RunReport, Path, list[TrainingEvent]]:
     spec, workdir, events = _quick(), tmp_path_factory.mktemp("comparison"), list[TrainingEvent]()
-    return spec, _run(spec, workdir, events), workdir, events
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess, "Popen", ForkedPopen)
+        return spec, _run(spec, workdir, events), workdir, events
 
 
 Finished = tuple[Comparison, RunReport, Path, list[TrainingEvent]]

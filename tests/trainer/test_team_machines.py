@@ -16,9 +16,10 @@ import pytest
 from pydantic import ValidationError
 
 from tests.app.forked import Command
+from tests.trainer.forked import training
 from tests.trainer.test_training_child import EVENT, PATIENCE_SECONDS
 from zetadp.mechanisms.errors import InvalidParameter
-from zetadp.trainer import RuntimeSpec, ZetaDpSgd, child
+from zetadp.trainer import RuntimeSpec, ZetaDpSgd
 from zetadp.trainer.engine.team import meeting
 from zetadp.trainer.engine.team.meeting import Meeting
 from zetadp.trainer.request import FAILED, FINISHED, LOST, STOPPED, TrainingRequest
@@ -65,16 +66,6 @@ def start(
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     output, errors = process.communicate(timeout=PATIENCE_SECONDS)
     return process.returncode, output + errors
-
-
-def training() -> None:
-    """The training process's program, in a process whose parent is the fork server."""
-    try:
-        code = child.main([*sys.argv[1:], "--parent", str(os.getppid())])
-    except Exception:
-        child.report_failure(*sys.exc_info())  # pyright: ignore[reportArgumentType]
-        code = FAILED
-    sys.exit(code)
 
 
 def forked(workdir: Path, spec: ZetaDpSgd, machine: int, at: int) -> Command:
