@@ -182,7 +182,7 @@ def test_a_random_allocation_is_told_with_its_steps() -> None:
     (found,) = releases_of(EVENTS["allocated"])
     assert sampling_in_words(found) == "each unit in one of 6 releases, chosen uniformly"
     assert release_phrase(found, "record") == (
-        "2 releases with gaussian noise of standard deviation 3.0 on each real component, each in 20 steps, of which each record takes "
+        "2 releases with gaussian noise of standard deviation 3.0 on each real component, each in 6 steps, of which each record takes "
         "part in one, chosen uniformly"
     )
 
