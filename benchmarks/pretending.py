@@ -21,7 +21,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.app.announced_harness import Announcing, Authority
 from tests.app.certificate_kinds import BASELINE
 from tests.app.certificates_harness import lied, run_of
-from tests.app.test_certificate_witnesses import serving, split_views
+from tests.app.test_certificate_witnesses import split_views
+from tests.app.witness_harness import serving
 from zetadp.app.certificates.facts.announced import AnnouncedFacts
 from zetadp.app.certificates.facts.report import Status
 from zetadp.app.certificates.issuing.issue import issue_certificate

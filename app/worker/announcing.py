@@ -24,6 +24,7 @@ from zetadp.app.certificates.facts.announced import AnnouncedFacts, EarlierRuns,
 from zetadp.app.certificates.facts.claims import guarantee_of
 from zetadp.app.certificates.facts.decimals import fraction, upper
 from zetadp.app.certificates.facts.guarantee import ApproximateDp
+from zetadp.app.certificates.facts.phrases import so_many
 from zetadp.app.certificates.issuing.issue import data_manifest_of, spec_file
 from zetadp.app.certificates.log import journal
 from zetadp.app.certificates.log.beacons import beacon_of
@@ -101,14 +102,14 @@ def announce(attempt: Attempt, document: TrainingDocument, attempts: Attempts, s
         raise NotAnnounced(str(unreadable)) from unreadable
     if signed.count < settings.least_witnesses:
         raise NotAnnounced(
-            f"{signed.count} witnesses signed the log with its plan, and {settings.least_witnesses} are asked for: nothing was run and "
-            "nothing released"
+            f"{so_many(signed.count, 'witness', 'witnesses')} signed the log with its plan, and at least {settings.least_witnesses} must: "
+            "nothing was run and nothing released"
         )
     stamps = stamped(settings, signed.head.text)
     if len(stamps) < settings.least_time_stamps:
         raise NotAnnounced(
-            f"{len(stamps)} of {len(_listed(settings.time_stamps))} time-stamping authorities stamped the log with its plan, and "
-            f"{settings.least_time_stamps} are asked for: nothing was run and nothing released"
+            f"{so_many(len(stamps), 'time-stamping authority', 'time-stamping authorities')} stamped the log with its plan, and at least "
+            f"{settings.least_time_stamps} must (asked: {settings.time_stamps or 'none'}): nothing was run and nothing released"
         )
 
     def keep(session: Session, _job: JobRow) -> AnnouncedFacts:

@@ -17,7 +17,7 @@ from httpx2 import Client, HTTPError, InvalidURL
 from sqlalchemy.orm import Session
 
 from zetadp.app.certificates.log import journal
-from zetadp.app.certificates.log.checkpoint import LogHead, sign_checkpoint
+from zetadp.app.certificates.log.checkpoint import ORIGIN, LogHead, sign_checkpoint
 from zetadp.app.certificates.log.cosignatures import cosignatures_on
 from zetadp.app.certificates.log.notes import COSIGNATURE, MOST_SIGNATURES, Note, NoteKey, NoteRefused
 from zetadp.app.certificates.log.service import head_of
@@ -32,6 +32,7 @@ ASKING_SECONDS = 10.0
 ROUNDS, TRIES = 3, 3
 LARGEST_ANSWER = 4000
 MOST_STAMPS = 16
+"""On one head: proofs hold no more."""
 _log = structlog.get_logger()
 
 Proving = Callable[[int, int], list[bytes]]
@@ -83,6 +84,9 @@ def _check_witnesses(keys: list[NoteKey]) -> None:
     strangers = [key.name for key in keys if key.kind != COSIGNATURE]
     if strangers:
         raise ValueError(f"the key of {strangers[0]} is a log's, not a witness's")
+    named_like_logs = [key.name for key in keys if key.name.startswith(ORIGIN)]
+    if named_like_logs:  # of a head's signatures the log's own is known by its name, of which there may be one
+        raise ValueError(f"the witness {named_like_logs[0]} is named like a log of certificates")
     if len({key.raw for key in keys}) != len(keys):
         raise ValueError("two lines have the same key")
     if len(keys) >= MOST_SIGNATURES:
@@ -178,7 +182,8 @@ def keep_head(session: Session, signed: Witnessed, stamps: list[str]) -> LogHead
     journal.lock(session)  # two workers may have had one head signed at once
     before = session.get(LogHeadRow, signed.head.size)
     if before is None:
-        before = LogHeadRow(size=signed.head.size, checkpoint=signed.checkpoint, time_stamps=stamps, time=now())
+        first = of_different_signers(stamps)[:MOST_STAMPS]
+        before = LogHeadRow(size=signed.head.size, checkpoint=signed.checkpoint, time_stamps=first, time=now())
         session.add(before)
         return before
     before.checkpoint = _with_more(before.checkpoint, signed.checkpoint)

@@ -18,7 +18,8 @@ from zetadp.app.certificates.errors import SigningKeyUnusable
 from zetadp.app.certificates.facts.announced import AnnouncedFacts
 from zetadp.app.certificates.facts.report import Status
 from zetadp.app.certificates.issuing.issue import CertificateInput
-from zetadp.app.certificates.log.checkpoint import sign_checkpoint
+from zetadp.app.certificates.log import journal
+from zetadp.app.certificates.log.checkpoint import ORIGIN, sign_checkpoint
 from zetadp.app.certificates.log.cosignatures import cosign, witness_key
 from zetadp.app.certificates.log.evidence import Evidence
 from zetadp.app.certificates.log.merkle_proofs import Proofs, encode
@@ -30,9 +31,10 @@ from zetadp.app.certificates.page.plain import describe
 from zetadp.app.certificates.policy.schema import Policy
 from zetadp.app.certificates.signing.keys import jwks, signing_key
 from zetadp.app.certificates.verification.verify import read, verify
+from zetadp.app.kit.database import now
 from zetadp.app.kit.settings import Settings
 from zetadp.app.tables.certificate_log import LogHeadRow
-from zetadp.app.worker import announcing
+from zetadp.app.worker import announcing, witnessing
 from zetadp.app.worker.announcing import have_witnessed, stamped
 from zetadp.app.worker.witnessing import Witnessed, WitnessesUnreadable, keep_head, witnesses_in
 
@@ -102,6 +104,17 @@ def test_of_one_head_that_two_workers_had_signed_every_signer_is_kept_once(house
     assert (len(second.time_stamps), second.time_stamps[0]) == (2, first.time_stamps[0])
 
 
+def test_no_head_has_more_stamps_than_proofs_hold(
+    house: Announcing, monkeypatch: pytest.MonkeyPatch, clocks: tuple[Authority, Authority]
+) -> None:
+    monkeypatch.setattr(witnessing, "MOST_STAMPS", 1)
+    with house.database.writing() as session:
+        head = head_of(session, house.settings, journal.append(session, "test", "stamps", b"an entry", now()) + 1)
+        signed = Witnessed(head, sign_checkpoint(head, signing_key(house.settings)), 0)
+        assert len(keep_head(session, signed, [clock.stamp(head.text) for clock in clocks]).time_stamps) == 1
+        assert len(keep_head(session, signed, [clocks[1].stamp(head.text)]).time_stamps) == 1
+
+
 def test_a_beacon_is_one_of_what_is_kept(house: Announcing, monkeypatch: pytest.MonkeyPatch, clocks: tuple[Authority, Authority]) -> None:
     # Two plans under one head: the second one's worker finds it stamped already.
     monkeypatch.setattr(announcing, "is_repeatable", lambda *_: True)
@@ -133,10 +146,10 @@ def test_proofs_with_fewer_stamps_or_signatures_than_the_certificate_states_are_
     without = Proofs(certificate=proofs.certificate, plan=proofs.plan)
     report = verify(envelope, jwks(house.settings), None, house.evidence(without))
     assert report.verdict == "invalid"
-    assert details(report, "time_stamps") == "the certificate says that 1 authorities stamped the head, the proofs have 0"
+    assert details(report, "time_stamps") == "the certificate says that 1 authority stamped the head, the proofs have 0"
     boast = lied(envelope, house.settings, {"announced.cosignatures": 3})
     found = verify(boast, jwks(house.settings), None, house.evidence(proofs))
-    assert "says that 3 witnesses signed the head of its plan, the proofs have 0" in details(found, "witnesses")
+    assert "says that 3 witnesses signed the head of its plan, the proofs have no signatures" in details(found, "witnesses")
     assert verify(envelope, jwks(house.settings), None, house.evidence(proofs)).verdict == "valid"
 
 
@@ -149,6 +162,14 @@ def test_a_key_counts_for_one_witness(tmp_path: Path, kind: int, names: str, exp
     ]
     (tmp_path / "witnesses").write_text("\n".join(lines))
     with pytest.raises(WitnessesUnreadable, match=expected):
+        witnesses_in(tmp_path / "witnesses")
+
+
+def test_no_witness_is_named_like_a_log(tmp_path: Path) -> None:
+    # Its signature would stand in each head under the name that the log's own is known by, and nobody could read that head.
+    key = witness_key(f"{ORIGIN}{'A' * 43}", Ed25519PrivateKey.generate())
+    (tmp_path / "witnesses").write_text(f"http://127.0.0.1:9 {key.text}")
+    with pytest.raises(WitnessesUnreadable, match="is named like a log of certificates"):
         witnesses_in(tmp_path / "witnesses")
 
 
@@ -191,9 +212,12 @@ def test_only_what_is_about_the_same_unit_and_adjacency_is_added_up(tmp_path: Pa
     assert announced.earlier is not None
     assert (announced.earlier.delta, announced.earlier.unlike, announced.earlier.unguaranteed) == ("0.00002", 1, 0)
     said = describe(read(envelope))
-    assert "5 planned by this service, 0 of them certified. The whole plans of 3 of them" in said
+    assert "5 planned by this service, 0 of them certified. Those with a guarantee about the same unit and adjacency (3) add up" in said
     assert "at delta 0.00003" in said
-    assert "Of 1 the guarantee is about another unit or adjacency, and isn't in any sum. For 1 no guarantee was computed." in said
+    assert (
+        "With a guarantee about another unit or adjacency, which isn't in any sum: 1. "
+        "Without a guarantee, or without one that could be computed in time: 1."
+    ) in said
 
 
 def counted(facts: AnnouncedFacts) -> tuple[str | None, str | None, int, int]:

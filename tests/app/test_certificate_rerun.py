@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Generator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 from typer.testing import CliRunner
 
 from tests.app.announced_harness import Announcing, Authority
 from tests.app.certificates_harness import MODEL, finished_run
-from tests.app.test_certificate_witnesses import Log
+from tests.app.witness_harness import Log
 from zetadp.app.certificates.issuing.issue import data_manifest_of
 from zetadp.app.certificates.log.beacons import beacon_of, given
 from zetadp.app.certificates.log.cosignatures import cosign, witness_key
@@ -37,6 +38,7 @@ from zetadp.trainer.errors import TrainingAborted, TrainingDiverged
 from zetadp.trainer.specs.releases import Repeated
 
 BASE = {"name": "test", "unit": ("record",), "adjacency": ("add_remove",), "largest_epsilon": "100", "largest_delta": "0.1"}
+P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 HEAD = "log.example.org\n5\nAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n"
 
 
@@ -78,6 +80,42 @@ def test_a_stamp_in_another_answer_is_the_same_beacon(clock: Authority) -> None:
     assert check_stamp(reworded(stamp, "try 1"), HEAD, [clock.pem])
     assert found == {beacon_of([stamp], HEAD)}
     assert beacon_of([clock.stamp(HEAD)], HEAD) not in found  # another signature is another one
+
+
+def elements(content: bytes) -> list[tuple[int, bytes]]:
+    """Of DER, one after the other: tag and contents."""
+    found: list[tuple[int, bytes]] = []
+    while content:
+        count = content[1] - 0x80 if content[1] >= 0x80 else 0
+        size = int.from_bytes(content[2 : 2 + count], "big") if count else content[1]
+        found.append((content[0], content[2 + count : 2 + count + size]))
+        content = content[2 + count + size :]
+    return found
+
+
+def encoded(tag: int, content: bytes) -> bytes:
+    size = len(content)
+    count = (size.bit_length() + 7) // 8
+    return bytes([tag, size] if size < 0x80 else [tag, 0x80 + count, *size.to_bytes(count, "big")]) + content
+
+
+def written_the_other_way(tag: int, content: bytes) -> bytes:
+    """The same DER, in which every ECDSA signature on P-256 (an octet string with two numbers) has -s for s."""
+    if tag & 0x20:
+        return encoded(tag, b"".join(written_the_other_way(*part) for part in elements(content)))
+    if tag == 0x04:
+        with suppress(ValueError):
+            r, s = decode_dss_signature(content)
+            return encoded(tag, encode_dss_signature(r, P256_ORDER - s))
+    return encoded(tag, content)
+
+
+def test_a_signature_written_the_other_way_is_the_same_beacon(clock: Authority) -> None:
+    stamp = clock.stamp(HEAD)
+    other = base64.b64encode(written_the_other_way(*elements(base64.b64decode(stamp))[0])).decode()
+    assert other != stamp
+    assert check_stamp(other, HEAD, [clock.pem])  # whoever has the one can write the other, and it holds
+    assert beacon_of([other], HEAD) == beacon_of([stamp], HEAD)
 
 
 @pytest.mark.parametrize("text", ["", "AAAA", "!", base64.b64encode(bytes.fromhex("30053003020100")).decode()])

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from tests.app.announced_harness import Authority
 from tests.app.jobs_harness import ADMIN_KEY, environment, serving, settings, stream, submit, wait_until, working
-from tests.app.test_certificate_witnesses import serving as witnessing
+from tests.app.witness_harness import serving as witnessing
 from zetadp.app.certificates.log.checkpoint import log_key, origin_of
 from zetadp.app.certificates.log.witness import Witness
 from zetadp.app.certificates.signing.keys import jwks

@@ -13,6 +13,7 @@ from pydantic import Field, StringConstraints
 
 from zetadp.app.certificates.facts.decimals import DecimalText
 from zetadp.app.certificates.facts.ledger_entry import LedgerFacts
+from zetadp.app.certificates.facts.phrases import so_many
 from zetadp.mechanisms.base import Count, Tally, Value, is_absent
 
 Hex256 = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{64}$")]
@@ -46,7 +47,7 @@ class AnnouncedFacts(Value):
       index: of the entry in the log, from 0.
       attempt: the attempt that logged it; the run is that attempt's or a later one's.
       data_set: the tag of the data set: the same for all trainings of it here, and drawn at random.
-      number: this is the so manieth plan for this data set in the log.
+      number: of this plan among those of its data set in the log, from 1.
       earlier: about those before it; absent where it is the first.
       head_size: entries of the log under whose head the plan was stamped and witnessed.
       time_stamps: how many authorities had answered with a stamp on that head before the first step, by the signer's count, which nobody
@@ -54,8 +55,8 @@ class AnnouncedFacts(Value):
       cosignatures: how many of the witnesses that the service asks had signed that head before the first step.
       noise_key: digest of the secret key that the run's randomness follows from; absent where every stream had a key of its own, which
         nobody kept.
-      beacon: digest of the time stamp, or else the witness's signature, that the randomness follows from too; absent without a noise key,
-        and where nobody gave either.
+      beacon: digest of the signature in the first time stamp, or else of the first witness's, from which the randomness follows too;
+        absent without a noise key, and where nobody gave either.
     """
 
     index: Tally
@@ -102,8 +103,8 @@ def announced_lines(facts: AnnouncedFacts | None) -> Sequence[str]:
     """The same in words, for a reader of the certificate."""
     if facts is None:
         return ("Plan: it wasn't logged before the first step: nothing shows that it was fixed before its outcome was known.",)
-    stamps = _so_many(facts.time_stamps, "time-stamping authority", "time-stamping authorities")
-    witnesses = _so_many(facts.cosignatures, "witness", "witnesses")
+    stamps = so_many(facts.time_stamps, "time-stamping authority", "time-stamping authorities")
+    witnesses = so_many(facts.cosignatures, "witness", "witnesses")
     said = (
         f"Plan: logged as entry {facts.index + 1}, before this certificate; whoever has the proofs beside it can check that. That training "
         f"began only afterwards is the signer's word, and so is the count of who had signed that head by then: {stamps} and {witnesses}. A "
@@ -117,10 +118,6 @@ def announced_lines(facts: AnnouncedFacts | None) -> Sequence[str]:
     return said, f"Earlier trainings of this data set: {earlier_in_words(facts)}"
 
 
-def _so_many(count: int, one: str, several: str) -> str:
-    return f"{count or 'no'} {several if count > 1 else one}"
-
-
 def earlier_in_words(facts: AnnouncedFacts) -> str:
     """How many trainings there were before, and what they cost."""
     before = facts.number - 1
@@ -131,12 +128,12 @@ def earlier_in_words(facts: AnnouncedFacts) -> str:
     if earlier.epsilon is not None:
         alike = before - earlier.unlike - earlier.unguaranteed
         said.append(
-            f"The whole plans of {alike} of them, which guarantee something about the same unit and adjacency, add up to epsilon "
-            f"{earlier.epsilon} at delta {earlier.delta}. A training that was chosen for what earlier ones showed isn't bounded by this "
-            "sum; a ledger bounds it."
+            f"Those with a guarantee about the same unit and adjacency ({alike}) add up, run whole, to epsilon {earlier.epsilon} at delta "
+            f"{earlier.delta}. The sum holds for trainings that were all fixed beforehand. If one was chosen for what an earlier one "
+            "showed, only a ledger gives a bound."
         )
     if earlier.unlike:
-        said.append(f"Of {earlier.unlike} the guarantee is about another unit or adjacency, and isn't in any sum.")
+        said.append(f"With a guarantee about another unit or adjacency, which isn't in any sum: {earlier.unlike}.")
     if earlier.unguaranteed:
-        said.append(f"For {earlier.unguaranteed} no guarantee was computed.")
+        said.append(f"Without a guarantee, or without one that could be computed in time: {earlier.unguaranteed}.")
     return " ".join(said)

@@ -10,3 +10,12 @@ def sentence(words: str) -> str:
     'Every node takes part.'
     """
     return f"{words[0].upper()}{words[1:]}."
+
+
+def so_many(count: int, one: str, several: str) -> str:
+    """The number with its noun.
+
+    >>> so_many(1, "witness", "witnesses"), so_many(0, "witness", "witnesses")
+    ('1 witness', 'no witnesses')
+    """
+    return f"{count or 'no'} {one if count == 1 else several}"

@@ -1,9 +1,12 @@
 r"""What a run's randomness follows from beside its noise key: a signature that somebody else gave on the plan's head before the first step.
 
 Nobody who lacks the signer's key can know it before it is given, unlike a stamp's contents (a time and a running number). A stamp's answer
-around it can be written in many ways, so the signature alone counts. Its digest is the *beacon*. Who asks chooses among the signatures
-that they have: by several signers, by one who was asked again, or an ECDSA one written the other way. So a beacon says when a run began,
-not that there was only one draw.
+around it can be written in many ways, and an ECDSA signature in two, so what the signer alone determines of it counts. Its digest is the
+*beacon*. Who asks chooses among the signatures that they have: by several signers, by one who was asked again, on a later head. So a beacon
+says when a run began, not that there was only one draw.
+
+The head isn't asked to be the one that ends with the plan, though that would leave one choice less: of two trainings that begin at once one
+would find that the witnesses have signed a longer log already, and witnesses sign no shorter one. Who is asked again signs anew anyway.
 """
 
 from __future__ import annotations

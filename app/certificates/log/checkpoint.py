@@ -15,6 +15,7 @@ from typing import Annotated, final
 
 from pydantic import Field, StringConstraints
 
+from zetadp.app.certificates.facts.phrases import so_many
 from zetadp.app.certificates.facts.statement import Sha256
 from zetadp.app.certificates.log.notes import ED25519, Note, NoteKey, NoteRefused, NoteSignature, from_base64
 from zetadp.app.certificates.signing.keys import PublicKey, PublicKeySet, SigningKey
@@ -114,4 +115,4 @@ def open_checkpoint(text: str, keys: PublicKeySet) -> tuple[LogHead, PublicKey]:
         known = log_key(head.origin, key)
         if own[0].key_id == known.id and known.has_signed(own[0].signature, note.text.encode()):
             return LogHead(origin=head.origin, size=head.size, root=head.root.hex()), key
-    raise CheckpointRefused(f"isn't signed by one of the {len(keys.keys)} trusted keys, or was changed since")
+    raise CheckpointRefused(f"isn't signed by a trusted key ({so_many(len(keys.keys), 'key', 'keys')} given), or was changed since")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import final
 
 from zetadp.app.certificates.facts.announced import AnnouncedFacts
+from zetadp.app.certificates.facts.phrases import so_many
 from zetadp.app.certificates.facts.report import Check, failed, not_checked, passed
 from zetadp.app.certificates.facts.statement import Statement
 from zetadp.app.certificates.log.checkpoint import LogHead
@@ -134,7 +135,8 @@ def _missing_signatures(proofs: Proofs | None, announced: AnnouncedFacts | None)
     found = len({(one.name, one.key_id) for one in note.signatures if one.name != origin})
     if found >= announced.cosignatures:
         return ""
-    return f"the certificate says that {announced.cosignatures} witnesses signed the head of its plan, the proofs have {found} signatures"
+    witnesses = so_many(announced.cosignatures, "witness", "witnesses")
+    return f"the certificate says that {witnesses} signed the head of its plan, the proofs have {so_many(found, 'signature', 'signatures')}"
 
 
 def _check_key(key_id: str, revoked: RevocationList, head: LogHead | None) -> Check:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from zetadp.app.certificates.facts.announced import AnnouncedFacts
+from zetadp.app.certificates.facts.phrases import so_many
 from zetadp.app.certificates.facts.report import Check, failed, not_checked, outcome, passed
 from zetadp.app.certificates.facts.statement import PrivacyCertificate, Statement
 from zetadp.app.certificates.log.checkpoint import LogHead
@@ -71,11 +72,13 @@ def check_time_stamps(certificate: PrivacyCertificate, proofs: Proofs | None, he
     stamps = () if proofs is None else proofs.time_stamps
     stated = 0 if head is None or certificate.announced is None else certificate.announced.time_stamps
     if (signers := len(of_different_signers(stamps))) < stated:
-        return failed(TIME_STAMPS, f"the certificate says that {stated} authorities stamped the head, the proofs have {signers}")
+        by = so_many(stated, "authority", "authorities")
+        return failed(TIME_STAMPS, f"the certificate says that {by} stamped the head, the proofs have {signers}")
     if not stamps:
         return not_checked(TIME_STAMPS, "no time stamp was given: when the plan was logged is the signer's word")
     if not trust.authorities:
-        return not_checked(TIME_STAMPS, f"{len(stamps)} were given, but no authority that is trusted to stamp times")
+        given = so_many(len(stamps), "stamp was", "stamps were")
+        return not_checked(TIME_STAMPS, f"{given} given, but no authority that is trusted to stamp times")
     if head is None:
         return failed(TIME_STAMPS, "stamps were given, but it isn't proved what they are on: see plan_logged")
     found, refused = _by_trusted(stamps, head, trust)

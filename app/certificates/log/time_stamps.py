@@ -98,7 +98,7 @@ def check_stamp(stamp: str, text: str, authorities: Sequence[str]) -> Stamp:
             return Stamp(response.tst_info.gen_time, signing.subject.rfc4514_string())
         except (VerificationError, ValueError, LookupError, AssertionError) as error:
             reason = " ".join(str(error).split())[:200] or "its signature doesn't hold"
-    raise StampRefused(f"isn't by one of the {len(authorities)} trusted authorities, or not about this head: {reason}")
+    raise StampRefused(f"isn't by a trusted authority, or not about this head: {reason}")
 
 
 def check_authority(pem: str) -> None:
@@ -167,12 +167,15 @@ def _verifier(signing: Certificate, others: list[Certificate]) -> Verifier:
     return builder.build()
 
 
-_SEQUENCE, _SET, _OCTETS, _EXPLICIT = 0x30, 0x31, 0x04, 0xA0
+_SEQUENCE, _SET, _OCTETS, _EXPLICIT, _INTEGER = 0x30, 0x31, 0x04, 0xA0, 0x02
 """Tags of DER."""
 
 
 def signature_in(stamp: str) -> bytes:
-    r"""The one signature in an answer, unchecked: its bytes, without what an answer may say around it.
+    r"""What is the signer's own of the one signature in an answer, unchecked and without what an answer may say around it.
+
+    Its bytes; of an ECDSA signature (r, s) r alone: everybody can write (r, -s) for it, and both hold. r follows from a secret number of
+    the signer's, as s does, so nobody else knows it before.
 
     Args:
       stamp: an answer in base64.
@@ -190,7 +193,19 @@ def signature_in(stamp: str) -> bytes:
         ((_, signature),) = [part for part in _parts(info) if part[0] == _OCTETS]
     except (ValueError, IndexError) as error:
         raise StampRefused("isn't an authority's answer (RFC 3161) with one signature") from error
-    return signature
+    return _without_s(signature)
+
+
+def _without_s(signature: bytes) -> bytes:
+    """Of two numbers in DER (ECDSA, DSA) the first, in the bytes that it needs; anything else as it is.
+
+    By its form, since the algorithm's name beside it isn't signed. Of another kind's signatures one in 2^24 or fewer looks so.
+    """
+    try:
+        (_, r), (_, _) = numbers = _parts(_inside(signature, _SEQUENCE))
+    except (ValueError, IndexError):
+        return signature
+    return r.lstrip(b"\0") if all(tag == _INTEGER for tag, _ in numbers) else signature
 
 
 def _inside(element: bytes, tag: int) -> bytes:
