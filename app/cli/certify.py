@@ -29,6 +29,7 @@ from zetadp.trainer.specs.releases import Repeated
 if TYPE_CHECKING:
     from zetadp.app.certificates.page.rendering import Making
     from zetadp.app.client import Client
+    from zetadp.app.kit.settings import Settings
 
 KEYS_FILE = "jwks.json"
 CERTIFICATE_FILE = "certificate.json"
@@ -218,18 +219,31 @@ def _write_page(file: Path, output: Path, keys: Path | None, making: Making) -> 
 
 def noise_key(
     job_id: Annotated[str, typer.Argument(help="Id of the job.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write it; only you can read the file.")],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Where to write it; only you can read the file.")] = None,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete it for good instead, if the job has ended.")] = False,
 ) -> None:
-    """Open the noise key of a job, on the service's machine, for an auditor. Whoever has it isn't bound by the job's guarantee."""
-    from zetadp.app.certificates.signing.noise_keys import kept_noise_key
+    """Open the noise key of a job, on the service's machine, for an auditor. Whoever has it isn't bound by the job's guarantee.
+
+    The service deletes it ZETADP_KEEP_NOISE_KEYS_DAYS after the job's end.
+    """
+    from zetadp.app.certificates.signing.noise_keys import NoiseKeyDeleted, kept_noise_key
     from zetadp.app.storage.opening import storage_of
 
+    if delete == (output is not None):
+        fail("give either --output FILE or --delete", Exit.USAGE)
     with clear_errors():
         settings = read_settings()
-        key = kept_noise_key(storage_of(settings).store, job_id)
+        try:
+            key = kept_noise_key(storage_of(settings).store, job_id)
+        except NoiseKeyDeleted as deleted:
+            fail(str(deleted), Exit.NOT_FOUND)
+            raise AssertionError from deleted  # fail() leaves
         if key is None:
             fail(f"no noise key was kept for job {job_id} (ZETADP_KEEP_NOISE_KEYS)", Exit.NOT_FOUND)
             raise AssertionError  # fail() leaves
+        if output is None:
+            _delete_key(settings, job_id)
+            return
         if not write_once(output, key.hex().encode()):
             fail(f"{output}: there is such a file already", Exit.USAGE)
     out.print(
@@ -239,9 +253,22 @@ def noise_key(
     )
 
 
+def _delete_key(settings: Settings, job_id: str) -> None:
+    from zetadp.app.kit.database import Database
+    from zetadp.app.operations.retention import delete_key
+
+    database = Database(settings)
+    try:
+        if not delete_key(settings, database, job_id):
+            fail(f"job {job_id} hasn't ended: without its noise key it couldn't go on", Exit.USAGE)
+    finally:
+        database.close()
+    out.print(f"the noise key of job {job_id} is deleted: nobody can repeat this run any more, except with a copy", markup=False)
+
+
 def rerun(
     folder: Annotated[Path, typer.Argument(help="What `certificate JOB` saved: certificate, proofs, spec and releases.")],
-    noise_key: Annotated[Path, typer.Option(help="The opened key, which `noise-key` wrote.")],
+    noise_key: Annotated[Path, typer.Option(help="The opened key, which `noise-key` wrote, unless it was deleted.")],
     keys: Annotated[Path | None, typer.Option(help=f"Public keys you trust (JWKS); {KEYS_FILE} in the folder if absent.")] = None,
     policy: Annotated[
         Path | None, typer.Option(help="What you demand of the certificate, and whose time stamps and witnesses you trust: a YAML file.")

@@ -46,8 +46,11 @@ class Logged(Value):
     line: str
 
 
-def process_started(attempt: int) -> Logged:
-    """What the log says just before an attempt's training process is started: from then on it may have released something."""
+def process_started(attempt: int | str) -> Logged:
+    """What the log says just before an attempt's training process is started: from then on it may have released something.
+
+    Retention keeps these lines: whether a plan was logged before its training began is found out by them.
+    """
     return Logged(line=f"attempt {attempt}: process started")
 
 

@@ -160,6 +160,7 @@ class Settings(BaseSettings):
       least_witnesses: how many of them must have signed before a training begins; with fewer it fails, and has released nothing.
       keep_noise_keys: whether each training's noise follows from a secret key that its plan is committed to, and that is kept: an auditor
         who is given it can repeat the run (``zetadp rerun``). Whoever else gets hold of it is not bound by the guarantee.
+      keep_noise_keys_days: how long such a key is kept after its job's end; then it is deleted, and nobody can repeat the run.
       policy: a YAML file that says which trainings are accepted; one that can't meet it is refused before it runs, with the field and the
         reason. Without it every training is accepted.
       tenant_jobs: how many jobs of one tenant may be unfinished at a time, calculations included.
@@ -241,6 +242,7 @@ class Settings(BaseSettings):
     witnesses: Path | None = None
     least_witnesses: Annotated[int, Field(ge=0, le=31)] = 0
     keep_noise_keys: bool = False
+    keep_noise_keys_days: Days = 365.0
     policy: Path | None = None
     tenant_jobs: Annotated[int, Field(ge=1, le=10**9)] = 20_000
     upload_bytes: Annotated[int, Field(ge=1, le=2**40)] = 2 * 2**30

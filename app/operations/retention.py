@@ -16,7 +16,10 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session, aliased
 
 from zetadp.app.access.audit_log import local_event
+from zetadp.app.certificates.signing.noise_keys import delete_noise_key, kept_for
 from zetadp.app.jobs.errors import QueueUnavailable
+from zetadp.app.jobs.events import Logged, process_started
+from zetadp.app.jobs.history import append, locked
 from zetadp.app.jobs.queue import JobQueue
 from zetadp.app.jobs.workspaces import JOBS, job_prefix
 from zetadp.app.kit.database import Database, now
@@ -41,13 +44,14 @@ _log = structlog.get_logger()
 
 @final
 class Removed(Value):
-    """What a round deleted or would delete: folders of jobs, jobs whose events were thinned, and rows."""
+    """What a round deleted or would delete: folders of jobs, jobs whose events were thinned, noise keys, and rows."""
 
     job_files: int = 0
     job_events: int = 0
     idempotency_keys: int = 0
     webhooks: int = 0
     audit_entries: int = 0
+    noise_keys: int = 0
     calls: int = 0
 
 
@@ -69,6 +73,7 @@ class Retention:
             ("idempotency_keys", settings.keep_idempotency_days, self._idempotency_keys, self._counted(_old_keys)),
             ("webhooks", settings.keep_webhook_days, self._webhooks, self._counted(_old_webhooks)),
             ("audit_entries", settings.keep_audit_log_days, self._audit_entries, self._counted(_old_entries)),
+            ("noise_keys", settings.keep_noise_keys_days, self._noise_keys, lambda before: len(self._jobs_with_keys(before))),
             ("calls", settings.keep_call_days, self._calls, lambda before: self._queue.forget(before, only_count=True)),
         )
         counts = {
@@ -106,7 +111,9 @@ class Retention:
         last = aliased(JobEventRow)
 
         def thin(session: Session, ids: Sequence[str]) -> None:
-            session.execute(delete(JobEventRow).where(JobEventRow.job_id.in_(ids), JobEventRow.kind == "log"))
+            said = JobEventRow.data["line"].as_string()
+            lines = delete(JobEventRow).where(JobEventRow.job_id.in_(ids), JobEventRow.kind == "log")
+            session.execute(lines.where(said.not_like(process_started("%").line)).execution_options(synchronize_session=False))
             newest = select(func.max(last.number)).where(last.job_id == JobEventRow.job_id, last.kind == JobEventRow.kind)
             superseded = delete(JobEventRow).where(JobEventRow.job_id.in_(ids), JobEventRow.kind.in_(("progress", "metrics")))
             session.execute(superseded.where(JobEventRow.number < newest.scalar_subquery()).execution_options(synchronize_session=False))
@@ -150,6 +157,18 @@ class Retention:
             session.add(local_event(DEFAULT_TENANT, "-", "audit log shortened", f"{count} entries from before {before.isoformat()}").row())
             return count
 
+    def _jobs_with_keys(self, before: datetime) -> list[str]:
+        held = kept_for(storage_of(self._settings).store)
+        with self._database.reading() as session:
+            found = [
+                session.scalars(_ended(before).where(JobRow.id.in_(held[first : first + AT_ONCE]))).all()
+                for first in range(0, len(held), AT_ONCE)
+            ]
+        return [job_id for part in found for job_id in part]
+
+    def _noise_keys(self, before: datetime) -> int:
+        return sum(delete_key(self._settings, self._database, job_id) for job_id in self._jobs_with_keys(before))
+
     def _calls(self, before: datetime) -> int:
         return self._queue.forget(before)
 
@@ -188,6 +207,18 @@ class Housekeeper:
                     self._retention.clean(now())
             except (SQLAlchemyError, QueueUnavailable, StorageUnavailable, OSError) as error:
                 _log.warning("retention_failed", error=type(error).__name__)  # the next round does what is left
+
+
+def delete_key(settings: Settings, database: Database, job_id: str) -> bool:
+    """Delete the noise key of a job that has ended, and say so in the job's log; False if it hasn't ended. Raises StorageUnavailable."""
+    with database.writing() as session:
+        job = locked(session, job_id)  # it can't be retried meanwhile
+        if job is None or job.state not in FINAL_STATES:
+            return False
+        delete_noise_key(storage_of(settings).store, job_id, now())
+        append(session, job, [Logged(line="noise key deleted: nobody can repeat this run any more")])
+    _log.info("noise_key_deleted", job=job_id)
+    return True
 
 
 def remove_logs(settings: Settings, database: Database) -> None:

@@ -34,7 +34,7 @@ from zetadp.app.certificates.log.service import head_of
 from zetadp.app.certificates.log.time_stamps import CONTENT_TYPE, StampRefused, accept_answer, of_different_signers, stamp_request
 from zetadp.app.certificates.signing.canonical import canonical_json
 from zetadp.app.certificates.signing.digests import code_manifest, sha256_of
-from zetadp.app.certificates.signing.noise_keys import commitment, noise_key_of, run_secret
+from zetadp.app.certificates.signing.noise_keys import NoiseKeyDeleted, commitment, noise_key_of, run_secret
 from zetadp.app.jobs.attempts import Attempt, Attempts
 from zetadp.app.jobs.document import JOB_DOCUMENT, TrainingDocument
 from zetadp.app.jobs.events import process_started
@@ -76,10 +76,14 @@ def announce(attempt: Attempt, document: TrainingDocument, attempts: Attempts, s
     r"""Log the plan, unless an earlier attempt of the job logged the same, and have its head stamped; what a certificate says of that.
 
     Raises:
-      NotAnnounced: fewer authorities stamped it than ``least_time_stamps``, or fewer witnesses signed it than ``least_witnesses``.
+      NotAnnounced: fewer authorities stamped it than ``least_time_stamps``, fewer witnesses signed it than ``least_witnesses``, or its
+        noise key was deleted.
       AttemptSuperseded, StorageUnavailable, InvalidParameter, OSError: as those that it calls.
     """
-    key = noise_key_of(storage_of(settings).store, attempt.job_id) if is_repeatable(document, settings) else None
+    try:
+        key = noise_key_of(storage_of(settings).store, attempt.job_id) if is_repeatable(document, settings) else None
+    except NoiseKeyDeleted as deleted:
+        raise NotAnnounced(str(deleted)) from deleted
     fresh = PlanStatement(
         job=attempt.job_id,
         attempt=attempt.number,

@@ -11,15 +11,20 @@ import pytest
 import sqlalchemy
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.exc import DatabaseError
+from typer.testing import CliRunner
 
 from tests.app.fake_child import Order
 from tests.app.jobs_harness import postgresql_server, serving, settings, spec, stream, submit, wait_until, working
 from tests.selection import thinned
 from zetadp.app.access.audit_log import local_event
+from zetadp.app.certificates.signing.noise_keys import NoiseKeyDeleted, kept_for, kept_noise_key, noise_key_of
+from zetadp.app.cli import app
+from zetadp.app.jobs.events import process_started
 from zetadp.app.jobs.queue import JobQueue
 from zetadp.app.kit.database import Database, now
 from zetadp.app.kit.settings import Settings
-from zetadp.app.operations.retention import Removed, Retention, claimed
+from zetadp.app.operations.retention import Removed, Retention, claimed, delete_key
+from zetadp.app.storage.opening import storage_of
 from zetadp.app.tables.access import AuditRow
 from zetadp.app.tables.jobs import IdempotencyKeyRow, JobEventRow, JobRow, WebhookRow
 from zetadp.app.tables.operations import AuditDeletionRow
@@ -102,7 +107,35 @@ def test_round_deletes_what_is_old_and_keeps_what_proves_something(of: Settings,
         assert client.get(f"/v1/jobs/{waiting}").json()["state"] == "preparing"
     with database.reading() as session:
         assert session.scalar(select(func.count()).select_from(IdempotencyKeyRow)) == 0
-        assert session.scalar(select(func.count()).select_from(JobEventRow).where(JobEventRow.kind == "log")) == 0
+        lines = session.scalars(select(JobEventRow.data["line"].as_string()).where(JobEventRow.kind == "log")).all()
+        assert lines == [process_started(1).line] * 2  # a retry finds out by them whether its plan was logged before
+
+
+def test_noise_key_goes_some_time_after_its_job_and_that_it_went_is_said(of: Settings, database: Database, retention: Retention) -> None:
+    store = storage_of(of).store
+    with database.writing() as session:
+        for name, state in (("ended", "succeeded"), ("held", "running"), ("recent", "failed")):
+            session.add(JobRow(id=name, state=state, created=now(), finished=None if name == "held" else now(), document={}))
+            assert noise_key_of(store, name)
+        session.flush()
+        session.execute(update(JobRow).where(JobRow.id == "ended").values(finished=now() - timedelta(days=366)))
+    assert [retention.clean(now(), is_rehearsal=is_rehearsal).noise_keys for is_rehearsal in (True, False, False)] == [1, 1, 0]
+    assert sorted(kept_for(store)) == ["held", "recent"]
+    for asked in (kept_noise_key, noise_key_of):  # it isn't taken for a job that never had one, and gets no other
+        with pytest.raises(NoiseKeyDeleted, match="the noise key of job ended was deleted on 20"):
+            asked(store, "ended")
+    with database.reading() as session:
+        found = session.execute(select(JobEventRow.job_id, JobEventRow.data["line"].as_string())).all()
+    assert [tuple(row) for row in found] == [("ended", "noise key deleted: nobody can repeat this run any more")]
+    assert not delete_key(of, database, "held")
+    assert not delete_key(of, database, "nobody")
+    if of.database_url is None:
+        told = CliRunner().invoke(app, ["noise-key", "held", "--delete"], env={"ZETADP_DATA_DIR": str(of.data_dir)})
+        assert (told.exit_code, "held hasn't ended" in told.output) == (2, True)
+        told = CliRunner().invoke(app, ["noise-key", "recent", "--delete"], env={"ZETADP_DATA_DIR": str(of.data_dir)})
+        assert (told.exit_code, "nobody can repeat this run any more" in told.output) == (0, True)
+        told = CliRunner().invoke(app, ["noise-key", "recent", "-o", "opened"], env={"ZETADP_DATA_DIR": str(of.data_dir)})
+        assert (told.exit_code, "was deleted on" in told.output) == (4, True)
 
 
 def test_folder_that_was_left_behind_goes_in_the_next_round(of: Settings, database: Database, retention: Retention) -> None:
