@@ -3,6 +3,7 @@ r"""``certificate`` and ``verify``: get a certificate with everything that prove
 from __future__ import annotations
 
 import tempfile
+import time
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +13,7 @@ from pydantic import ValidationError
 
 from zetadp.app.certificates.facts.report import Status, VerificationReport
 from zetadp.app.certificates.log.evidence import Evidence
+from zetadp.app.certificates.log.merkle_proofs import Proofs, read_proof
 from zetadp.app.certificates.log.revocation_list import RevocationsRefused, read_revocations
 from zetadp.app.certificates.page.plain import describe
 from zetadp.app.certificates.policy.schema import Policy
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 KEYS_FILE = "jwks.json"
 CERTIFICATE_FILE = "certificate.json"
 JWS_FILE = "certificate.jws"
+_WITNESS_SECONDS, _WITNESS_PAUSE_SECONDS = 30.0, 0.5
+"""How long to wait for the service to ask its witnesses, and between two looks."""
 
 _UNTRUSTED = "anyone who could replace the certificate could replace them too; get the service's keys over a channel you trust"
 
@@ -93,12 +97,23 @@ def save_evidence(client: Client, certificate_id: str, folder: Path) -> None:
     except RevocationsRefused as error:
         fail(f"the service's {error}", Exit.FAILED)
     try:
-        proof = client.proofs(certificate_id, size)
+        proof = _proofs_once_witnessed(client, certificate_id, size)
     except RequestRefused as refusal:
         if refusal.status != 422:
             raise
         proof = client.proofs(certificate_id)  # it was issued after its key was revoked; verifying says so
     (folder / PROOFS_FILE).write_bytes(proof)
+
+
+def _proofs_once_witnessed(client: Client, certificate_id: str, size: int | None) -> bytes:
+    """The proofs; those of a training that has just ended a moment later, when its service has asked the log's witnesses."""
+    until = time.monotonic() + _WITNESS_SECONDS
+    while read_proof(proof := client.proofs(certificate_id, size), Proofs).pending is not None:
+        if time.monotonic() > until:
+            error.print(f"no witness has been asked yet about the certificate: get {PROOFS_FILE} again later", markup=False)
+            break
+        time.sleep(_WITNESS_PAUSE_SECONDS)
+    return proof
 
 
 def verify(

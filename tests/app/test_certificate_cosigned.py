@@ -6,6 +6,7 @@ from collections.abc import Generator
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,13 +18,14 @@ from zetadp.app.certificates.facts.report import Status
 from zetadp.app.certificates.issuing.issue import CertificateInput
 from zetadp.app.certificates.log import journal
 from zetadp.app.certificates.log.checkpoint import log_key, origin_of
-from zetadp.app.certificates.log.merkle_proofs import InclusionProof, Proofs
+from zetadp.app.certificates.log.merkle_proofs import InclusionProof, Proofs, encode
 from zetadp.app.certificates.log.notes import Note
 from zetadp.app.certificates.log.tiles import read_entries
 from zetadp.app.certificates.log.witness import Witness
 from zetadp.app.certificates.policy.schema import Policy
 from zetadp.app.certificates.signing.keys import jwks
 from zetadp.app.certificates.verification.verify import verify
+from zetadp.app.cli import certify
 from zetadp.app.kit.settings import Settings
 from zetadp.app.worker.announcing import NotAnnounced
 from zetadp.app.worker.witnessing import kept_and_witnessed
@@ -83,6 +85,41 @@ def test_heads_of_plan_and_certificate_are_signed_by_the_witnesses(
         time = datetime.fromtimestamp(max(int.from_bytes(one.signature[:8], "big") for one in lines), UTC)
         assert f"3 of 3 signed the head that {name} is under, 3 of them by {time:%Y-%m-%d %H:%M:%S} UTC" in told
     assert told.endswith(" UTC, by their own clocks (at least 3 asked for)")
+
+
+def test_until_the_witnesses_were_asked_proofs_say_so(house: Announcing, witnesses: list[Witness]) -> None:
+    envelope, certificate_id = house.ended(*house.began())
+    early = house.proofs(certificate_id)
+    assert early.pending == "witnesses"
+    report = verify(envelope, jwks(house.settings), None, house.evidence(early), demand(witnesses))
+    assert report.verdict == "valid"
+    assert "no witness had been asked about the certificate: get them again" in details(report, "witnesses", Status.NOT_CHECKED)
+    assert report.policy is not None
+    assert any(rule.startswith("witnesses") for rule in report.policy.failing)
+    kept_and_witnessed(house.settings, house.database)
+    later = house.proofs(certificate_id)
+    assert later.pending is None
+    assert verify(envelope, jwks(house.settings), None, house.evidence(later), demand(witnesses)).verdict == "valid"
+
+
+def test_the_command_waits_until_the_witnesses_were_asked(
+    certified: tuple[bytes, Proofs], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(certify, "_WITNESS_PAUSE_SECONDS", 0.0)
+    proofs = certified[1]
+    early = encode(Proofs(certificate=proofs.certificate, plan=proofs.plan, pending="witnesses"))
+    answers = [early, early, encode(proofs)]
+
+    class Client:
+        def proofs(self, _certificate_id: str, _size: int | None) -> bytes:
+            return answers.pop(0) if len(answers) > 1 else answers[0]
+
+    client: Any = Client()
+    assert certify._proofs_once_witnessed(client, "c", None) == encode(proofs)
+    answers[:] = [early]
+    monkeypatch.setattr(certify, "_WITNESS_SECONDS", 0.0)
+    assert certify._proofs_once_witnessed(client, "c", None) == early
+    assert "no witness has been asked yet" in capsys.readouterr().err
 
 
 def test_what_too_few_signed_is_refused(house: Announcing, certified: tuple[bytes, Proofs], witnesses: list[Witness]) -> None:
@@ -146,4 +183,4 @@ def test_the_services_own_log_adds_up(house: Announcing, certified: tuple[bytes,
     with house.database.reading() as session:
         found = read_entries([journal.content_of(session, number) for number in range(journal.size_of(session))])
     assert found.problems == ()
-    assert sum(found.uncertified.values()) == found.plans - 1
+    assert sum(found.uncertified.values()) == found.plans - found.certificates > 0

@@ -23,6 +23,7 @@ from zetadp.app.certificates.signing.keys import PublicKeySet
 REVOKED = "revocation"
 """Name of the check that fails if a key is revoked."""
 WITNESSES = "witnesses"
+_TOO_EARLY = "when these proofs were made, no witness had been asked about the certificate: get them again"
 
 
 @final
@@ -116,7 +117,9 @@ def _check_witnesses(proofs: Proofs | None, announced: AnnouncedFacts | None, tr
         except (NoteRefused, ProofRefused) as refused:
             return failed(WITNESSES, f"the head that {name} is under {refused}")
         if len(found) < least:
-            return failed(WITNESSES, f"{len(found)} of {of} witnesses signed the head that {name} is under, {least} are asked for")
+            is_early = proof is proofs.certificate and proofs.pending is not None
+            few = f"{len(found)} of {of} witnesses signed the head that {name} is under, {least} are asked for"
+            return not_checked(WITNESSES, _TOO_EARLY) if is_early else failed(WITNESSES, few)
         # The latest of so many as are asked for is what all of them vouch for.
         time = sorted(one.time for one in found)[least - 1]
         told.append(f"{len(found)} of {of} signed the head that {name} is under, {least} of them by {time:%Y-%m-%d %H:%M:%S} UTC")

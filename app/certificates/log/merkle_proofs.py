@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from dataclasses import dataclass
-from typing import Annotated, Self, TypeVar, final
+from typing import Annotated, Literal, Self, TypeVar, final
 
 from pydantic import Field, StringConstraints, ValidationError
 
@@ -15,7 +15,7 @@ from zetadp.app.certificates.log.notes import NoteRefused, from_base64
 from zetadp.app.certificates.log.tree import is_consistent, leaf_hash, root_from_inclusion
 from zetadp.app.certificates.signing.canonical import canonical_json
 from zetadp.app.certificates.signing.keys import PublicKey, PublicKeySet
-from zetadp.mechanisms.base import Value
+from zetadp.mechanisms.base import Value, is_absent
 
 LARGEST_PROOF = 64 * 1024
 """Bytes; those of a log of a million certificates have about 2000."""
@@ -85,11 +85,14 @@ class Proofs(Value):
       certificate: that the certificate is in the log (C2SP tlog-proof).
       plan: that its plan is, under the earlier head that the certificate names; null where the plan wasn't logged.
       time_stamps: answers of time-stamping authorities (RFC 3161, DER in base64) for that head's text.
+      pending: ``witnesses`` where no witness has been asked yet about a head that the certificate is under: they are asked right after a
+        training's end, so proofs that are fetched a moment later have their signatures. Absent once they were asked.
     """
 
     certificate: ProofText
     plan: ProofText | None = None
     time_stamps: Annotated[tuple[TimeStampText, ...], Field(max_length=16)] = ()
+    pending: Annotated[Literal["witnesses"] | None, Field(exclude_if=is_absent)] = None
 
 
 @final

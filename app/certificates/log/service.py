@@ -83,7 +83,8 @@ def _proofs(session: Session, settings: Settings, number: int, size: int | None)
     checkpoint = _checkpoint(session, settings, chosen) if kept is None else _counting(kept.checkpoint, settings)
     certificate = InclusionProof(checkpoint, number, tuple(journal.inclusion_path(session, number, chosen)))
     plan, stamps = _plan_proof(session, settings, number)
-    return Proofs(certificate=certificate.text, plan=plan, time_stamps=stamps)
+    pending = "witnesses" if size is None and settings.witnesses is not None and not _is_asked(session, number) else None
+    return Proofs(certificate=certificate.text, plan=plan, time_stamps=stamps, pending=pending)
 
 
 def _plan_proof(session: Session, settings: Settings, number: int) -> tuple[str | None, tuple[str, ...]]:
@@ -102,6 +103,11 @@ def newest_head(session: Session, settings: Settings) -> str:
     """The newest checkpoint that witnesses signed, if that is of the present size; else one of the present size, signed now."""
     kept = session.get(LogHeadRow, size := journal.size_of(session))
     return _checkpoint(session, settings, size) if kept is None else _counting(kept.checkpoint, settings)
+
+
+def _is_asked(session: Session, number: int) -> bool:
+    """Whether witnesses were asked about a head after this entry, whatever they answered."""
+    return session.scalar(select(LogHeadRow.size).where(LogHeadRow.size > number).limit(1)) is not None
 
 
 def _witnessed_head(session: Session, number: int) -> LogHeadRow | None:

@@ -258,7 +258,8 @@ byId("proofs").addEventListener("click", () =>
     const [proof, checkpoint] = proofs.certificate.split(/\n\n([^]*)/);
     const [, index, ...path] = proof.split("\n");
     const before = proofs.plan ? "; its plan was logged before it" : "";
-    byId("proved").textContent = `Entry ${Number(index.slice(6)) + 1} of ${lines(checkpoint).size} in the log; ${path.length} hashes lead from it to the signed root${before}. The file is saved; check it offline with "verify --proofs".`;
+    const pending = proofs.pending ? " Witnesses haven't been asked about it yet: save it again in a minute." : "";
+    byId("proved").textContent = `Entry ${Number(index.slice(6)) + 1} of ${lines(checkpoint).size} in the log; ${path.length} hashes lead from it to the signed root${before}. The file is saved; check it offline with "verify --proofs".${pending}`;
     download("proofs.json", content);
   }),
 );
