@@ -105,7 +105,7 @@ def test_what_can_void_it_stands_between_epsilon_and_what_it_means(envelope: byt
 
 def test_a_guarantee_that_hides_little_is_called_weak(envelope: bytes, settings: Settings, keys: PublicKeySet) -> None:
     def enlarge(statement: dict[str, dict[str, dict[str, object]]]) -> None:
-        statement["predicate"]["guarantee"] |= {"epsilon": "9", "delta_curve": [{"epsilon": "9", "delta": "1e-05"}]}
+        statement["predicate"]["guarantee"] |= {"epsilon": "9", "delta_curve": [["9", "1e-05"]]}
 
     document = rendered(forged(envelope, settings, enlarge), keys, Evidence())
     assert document.verdict.tone is Tone.WEAK
@@ -117,7 +117,7 @@ def test_a_guarantee_has_the_word_that_pages_have_for_its_delta_and_units(envelo
 
         def change(statement: dict[str, dict[str, dict[str, object]]], delta: str = delta) -> None:
             pair = {"epsilon": "0.5", "delta": delta}
-            statement["predicate"]["guarantee"] |= {**pair, "delta_curve": [pair]}
+            statement["predicate"]["guarantee"] |= {**pair, "delta_curve": [["0.5", delta]]}
 
         verdict = rendered(forged(envelope, settings, change), keys, Evidence()).verdict
         assert f"{name} protection." in [line[: len(name) + 12] for line in verdict.lines]

@@ -108,8 +108,8 @@ def test_epsilon_at_the_limit_is_accepted_and_a_digit_above_it_refused(document:
 
 
 def test_another_point_of_the_curve_may_meet_it_only_if_all_of_the_curve_was_recomputed(document: dict[str, Any]) -> None:
-    point = document["predicate"]["guarantee"]["delta_curve"][-1]
-    smaller = policy(largest_epsilon=point["epsilon"], largest_delta=point["delta"])
+    epsilon, delta = document["predicate"]["guarantee"]["delta_curve"][-1]
+    smaller = policy(largest_epsilon=epsilon, largest_delta=delta)
     assert judged(document, smaller, {}).accepted
     missed = Check(name="curve", status=Status.NOT_CHECKED, detail="")
     refused = judged(document, smaller, {}, (*CHECKED, missed))

@@ -89,9 +89,9 @@ def test_statement_survives_its_json_exactly(envelope: bytes) -> None:
     assert canonical_json(Statement.model_validate_json(content)) == content == rfc8785.dumps(json.loads(content))
 
 
-def test_no_number_outside_plan_and_event_is_a_json_float(envelope: bytes) -> None:
+def test_no_number_outside_the_plan_is_a_json_float(envelope: bytes) -> None:
     predicate = statement_of(envelope)["predicate"]
-    del predicate["plan"], predicate["event"]
+    del predicate["plan"]
     floats: list[str] = []
     json.loads(json.dumps(predicate), parse_float=floats.append)
     assert floats == []
@@ -148,8 +148,14 @@ def test_epsilon_without_sampling_is_larger(claim: ApproximateDp) -> None:
 # Content
 
 
-def test_plan_and_event_are_embedded_exactly(predicate: PrivacyCertificate, run: CertificateInput) -> None:
-    assert (predicate.plan, predicate.event) == (run.plan, run.plan.event)
+def test_the_plan_is_embedded_exactly_and_its_event_follows(predicate: PrivacyCertificate, run: CertificateInput) -> None:
+    assert (predicate.plan, predicate.event) == (run.plan, run.report.event)
+
+
+def test_a_plan_has_no_nulls_and_no_event_beside_it(envelope: bytes) -> None:
+    predicate = statement_of(envelope)["predicate"]
+    assert "null" not in json.dumps(predicate)
+    assert "event" not in predicate
 
 
 def test_steps_attempts_and_resumptions_are_stated(predicate: PrivacyCertificate) -> None:

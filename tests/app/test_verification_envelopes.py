@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
+import rfc8785
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
@@ -146,12 +147,12 @@ def test_a_signed_statement_nested_without_end_is_invalid(settings: Settings, ke
     assert details(verify(sign(DEEP, signer(settings)), keys, None), "statement")
 
 
-def test_a_signed_event_nested_ten_thousand_deep_is_invalid(envelope: bytes, settings: Settings, keys: PublicKeySet) -> None:
-    event = json.dumps(statement_of(envelope)["predicate"]["event"], sort_keys=True, separators=(",", ":")).encode()
+def test_a_signed_plan_nested_ten_thousand_deep_is_invalid(envelope: bytes, settings: Settings, keys: PublicKeySet) -> None:
+    plan = rfc8785.dumps(statement_of(envelope)["predicate"]["plan"])
     content = base64.b64decode(json.loads(envelope)["payload"])
-    deep = b'{"count":1,"kind":"repeated","event":' * 10_000 + event + b"}" * 10_000
-    assert event in content
-    assert details(verify(sign(content.replace(event, deep), signer(settings)), keys, None), "statement")
+    deep = b'{"kind":"comparison","parts":[{"plan":' * 10_000 + plan + b"}]}" * 10_000
+    assert plan in content
+    assert details(verify(sign(content.replace(plan, deep), signer(settings)), keys, None), "statement")
 
 
 def test_a_signed_statement_that_names_a_key_twice_is_invalid(envelope: bytes, settings: Settings, keys: PublicKeySet) -> None:

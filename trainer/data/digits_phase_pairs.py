@@ -31,9 +31,8 @@ class DigitsPhasePairs(SplitRecipe):
 
     UNIT: ClassVar[str] = "record"
     DESCRIPTION: ClassVar[str] = (
-        "scikit-learn's bundled 8x8 handwritten digits, grey values divided by 16, as phase pairs: real part an image of digit L, "
-        "imaginary part an image of digit 9 - L, label L. Pairs are disjoint: every source image lies in at most one record. "
-        "One record is one pair of images."
+        "scikit-learn's 8x8 digits, grey values divided by 16, in pairs: real part an image of digit L, imaginary part one of digit "
+        "9 - L. No image is in two. One record is one pair"
     )
 
     kind: Literal["digits_phase_pairs"] = "digits_phase_pairs"

@@ -25,7 +25,7 @@ from zetadp.accountants.events import (
     releases,
 )
 from zetadp.accountants.profile import PrivacyProfile
-from zetadp.app.certificates.facts.decimals import exact, lower, upper
+from zetadp.app.certificates.facts.decimals import CURVE_DIGITS, exact, lower, upper
 from zetadp.app.certificates.facts.guarantee import SEED_SENTENCE, ApproximateDp, DeltaPoint, NoGuarantee, RenyiPoint
 from zetadp.mechanisms import NumericalFloor, RandomOrigin, UnsupportedEvent
 
@@ -137,7 +137,7 @@ def _delta_curve(found: PrivacyProfile, epsilon: float, delta: float) -> tuple[D
         if multiple == 1.0 or position in points:
             continue
         try:
-            points[position] = DeltaPoint(epsilon=exact(position), delta=upper(found.delta(position).upper))
+            points[position] = DeltaPoint(epsilon=exact(position), delta=upper(found.delta(position).upper, CURVE_DIGITS))
         except (NumericalFloor, UnsupportedEvent):
             continue
     return tuple(falling([points[position] for position in sorted(points)], certified))
@@ -156,7 +156,9 @@ def falling(points: list[DeltaPoint], certified: DeltaPoint) -> Iterator[DeltaPo
 def _renyi(found: PrivacyProfile) -> tuple[RenyiPoint, ...]:
     bounds = [(order, found.rdp(order)) for order in RENYI_ORDERS]
     return tuple(
-        RenyiPoint(order=exact(order), epsilon=upper(value)) for order, value in bounds if value is not None and math.isfinite(value)
+        RenyiPoint(order=exact(order), epsilon=upper(value, CURVE_DIGITS))
+        for order, value in bounds
+        if value is not None and math.isfinite(value)
     )
 
 

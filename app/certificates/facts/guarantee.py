@@ -5,9 +5,9 @@ Every number here can be recomputed from the event alone; ``verification`` does 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, final
+from typing import Annotated, Any, Literal, final
 
-from pydantic import Field, StringConstraints
+from pydantic import BeforeValidator, Field, PlainSerializer, StringConstraints, TypeAdapter, WithJsonSchema
 
 from zetadp.app.certificates.facts.decimals import DecimalText
 from zetadp.mechanisms.base import Value, is_absent
@@ -34,6 +34,30 @@ class RenyiPoint(Value):
     epsilon: DecimalText
 
 
+def _pair(kind: type[DeltaPoint] | type[RenyiPoint]) -> Any:
+    """For a field of points that are JSON lists of two texts, in the order of the point's fields: they are many."""
+    names = tuple(kind.model_fields)
+
+    def read(given: object) -> object:
+        if isinstance(given, kind):
+            return given
+        if not isinstance(given, list | tuple) or len(given) != len(names):
+            raise ValueError(f"expected [{', '.join(names)}]")
+        return kind.model_validate(dict(zip(names, given, strict=True)))
+
+    def written(point: DeltaPoint | RenyiPoint) -> list[str]:
+        return [getattr(point, name) for name in names]
+
+    text = TypeAdapter(DecimalText).json_schema()
+    items = [{**text, "title": name} for name in names]
+    schema = {"type": "array", "prefixItems": items, "minItems": len(names), "maxItems": len(names), "items": False}
+    return BeforeValidator(read), PlainSerializer(written), WithJsonSchema(schema)
+
+
+_DeltaPair = Annotated[DeltaPoint, *_pair(DeltaPoint)]
+_RenyiPair = Annotated[RenyiPoint, *_pair(RenyiPoint)]
+
+
 @final
 class ApproximateDp(Value):
     r"""(epsilon, delta)-differential privacy of the whole run, both figures as certified.
@@ -44,8 +68,8 @@ class ApproximateDp(Value):
       pure_epsilon: the run is (pure_epsilon, 0)-DP as well, rounded up; absent where it is for no finite epsilon, or something is sampled.
       epsilon_lower: the lower end of the bracket, rounded down: the true epsilon of this event lies between.
       route: how the upper end was found; it begins with the name of the accountant.
-      delta_curve: other (epsilon, delta) pairs that hold at the same time, by rising epsilon.
-      renyi: upper bounds on the Renyi divergence at some orders; absent where no accountant has them.
+      delta_curve: other (epsilon, delta) pairs that hold at the same time, by rising epsilon; in JSON ``["0.5", "1e-06"]``.
+      renyi: upper bounds on the Renyi divergence at some orders, in JSON ``[order, bound]``; absent where no accountant has them.
       gdp_mu: the run is mu-GDP for this mu, rounded up; absent where it isn't Gaussian DP exactly.
       epsilon_without_sampling: at the same delta for the same releases on all of the data, rounded up: what amplification by sampling is
         worth. Absent where nothing is sampled, where samples have a fixed size, or where no finite bound was found.
@@ -57,8 +81,8 @@ class ApproximateDp(Value):
     pure_epsilon: Annotated[DecimalText | None, Field(exclude_if=is_absent)] = None
     epsilon_lower: DecimalText
     route: Words
-    delta_curve: Annotated[tuple[DeltaPoint, ...], Field(min_length=1, max_length=100)]
-    renyi: Annotated[tuple[RenyiPoint, ...] | None, Field(min_length=1, max_length=100, exclude_if=is_absent)] = None
+    delta_curve: Annotated[tuple[_DeltaPair, ...], Field(min_length=1, max_length=100)]
+    renyi: Annotated[tuple[_RenyiPair, ...] | None, Field(min_length=1, max_length=100, exclude_if=is_absent)] = None
     gdp_mu: Annotated[DecimalText | None, Field(exclude_if=is_absent)] = None
     epsilon_without_sampling: Annotated[DecimalText | None, Field(exclude_if=is_absent)] = None
 

@@ -7,9 +7,17 @@ numbers, since they are the very values that training ran from and that accounta
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self, final
+from typing import Annotated, Any, Literal, Self, final
 
-from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    WrapSerializer,
+    model_validator,
+)
 
 from zetadp.accountants.events import Event
 from zetadp.app.certificates.facts.announced import AnnouncedFacts
@@ -204,13 +212,23 @@ class PartFacts(Value):
     errata: Rows
 
 
+def _compact(plan: AnyPlan, written: SerializerFunctionWrapHandler) -> Any:
+    """The plan's JSON without fields that are null: each reads as null where it is absent."""
+    return _without_nulls(written(plan))
+
+
+def _without_nulls(document: Any) -> Any:
+    if isinstance(document, dict):
+        return {name: _without_nulls(value) for name, value in document.items() if value is not None}
+    return [_without_nulls(value) for value in document] if isinstance(document, list | tuple) else document
+
+
 @final
 class PrivacyCertificate(Value):
     r"""The predicate: the facts of one run, and the figures of its guarantee.
 
     Attributes:
-      plan: what training ran from.
-      event: the whole run as accountants read it: that of the plan. Every figure of ``guarantee`` follows from it.
+      plan: what training ran from. Its event is the whole run as accountants read it, from which every figure of ``guarantee`` follows.
       parts: of a comparison, in the plan's order; else absent.
       errata: rows of the errata that apply.
       announced: where the plan was logged before the first step; absent where it wasn't.
@@ -220,8 +238,7 @@ class PrivacyCertificate(Value):
     """
 
     job: JobFacts
-    plan: AnyPlan
-    event: Event
+    plan: Annotated[AnyPlan, WrapSerializer(_compact)]
     guarantee: Guarantee
     parts: Annotated[tuple[PartFacts, ...], Field(max_length=256, exclude_if=is_absent)] = ()
     data: DataFacts
@@ -230,6 +247,11 @@ class PrivacyCertificate(Value):
     announced: Annotated[AnnouncedFacts | None, Field(exclude_if=is_absent)] = None
     ledger: Annotated[LedgerFacts | None, Field(exclude_if=is_absent)] = None
     errata: Rows
+
+    @property
+    def event(self) -> Event:
+        """The whole run as accountants read it."""
+        return self.plan.event
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -289,7 +289,8 @@ ACCOUNTING = (
     "1e-9 relatively)"
 )
 
-_LIBRARIES = ("cryptography", "dp-accounting", "numpy", "pydantic", "scipy", "securesystemslib")
+_LIBRARIES = ("cryptography", "dp-accounting", "numpy", "pydantic", "scipy")
+"""Of what draws, computes and reads figures."""
 
 
 def floating_point(names: Iterable[ArithmeticName], precision: str) -> str:
@@ -316,7 +317,7 @@ def _variates(mechanism: AnyMechanism) -> ArithmeticName:
 
 
 def library_versions() -> dict[str, str]:
-    """Versions of what computed and signed the certificate."""
+    """Versions of what the run and the certificate's figures were computed with."""
     found = {"python": sys.version.split()[0]}
     for name in _LIBRARIES:
         try:

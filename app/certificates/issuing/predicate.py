@@ -31,7 +31,6 @@ def predicate_of(given: CertificateInput, facts: DataSetFacts) -> PrivacyCertifi
             resumptions=report.resumptions,
         ),
         plan=plan,
-        event=plan.event,
         guarantee=guarantee_of(plan.event, plan.delta, report.random_origin),
         parts=parts,
         data=DataFacts(

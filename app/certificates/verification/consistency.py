@@ -1,4 +1,4 @@
-r"""Whether the facts of a certificate agree with each other: the event is the plan's, and nothing contradicts either."""
+r"""Whether the facts of a certificate agree with each other: nothing contradicts the plan, from which its event follows."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def check_subjects(statement: Statement) -> Check:
 
 
 def check_plan(certificate: PrivacyCertificate) -> Check:
-    """Checks event, data, run and parts against the plan, which alone says what was released."""
+    """Checks data, run and parts against the plan, which alone says what was released."""
     try:
-        problems = [*_event_problems(certificate), *_data_problems(certificate), *_run_problems(certificate)]
+        problems = [*_part_problems(certificate), *_data_problems(certificate), *_run_problems(certificate)]
     except PrivacyError as error:
         return failed("plan", f"the event can't be read: {error}")
-    return outcome("plan", problems, "the event is that of the plan, and data, steps and held-out records match it")
+    return outcome("plan", problems, "data, steps, parts and held-out records match it")
 
 
 def check_parts(certificate: PrivacyCertificate) -> Check:
@@ -74,10 +74,8 @@ def is_computable(event: Event, claim: ApproximateDp) -> bool:
     return 0 < fraction(claim.delta) < 1 and all(fraction(text) <= LARGEST_FLOAT for text in _texts(claim))
 
 
-def _event_problems(certificate: PrivacyCertificate) -> Iterator[str]:
+def _part_problems(certificate: PrivacyCertificate) -> Iterator[str]:
     plan = certificate.plan
-    if certificate.event != plan.event:
-        yield "event: isn't that of the plan"
     for part, planned in zip(certificate.parts, plan.compared, strict=True):
         if (part.by_itself.epsilon is None) == (part.by_itself.reason is None):
             yield f"part {part.name}: by_itself has either an epsilon or a reason why there is none"
