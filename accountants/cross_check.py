@@ -16,10 +16,9 @@ declines if the integrand doesn't decay.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from zetadp.accountants import deadline
@@ -30,6 +29,7 @@ from zetadp.accountants.profile import check_delta, check_epsilon
 from zetadp.accountants.routes.rdp.moments import PairMoments
 from zetadp.accountants.routes.rdp.rdp import RdpProfile
 from zetadp.mechanisms.errors import UnsupportedEvent
+from zetadp.mechanisms.numerics.searching import least_between, root_between
 
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
@@ -76,13 +76,13 @@ class _Direction:
             s = math.exp(log_theta)
             return self.log_moment(s) - s * epsilon - log_theta - math.log1p(s)
 
-        found = scipy.optimize.minimize_scalar(height, bounds=(math.log(1e-4), math.log(reach)), method="bounded", options={"xatol": 1e-3})
-        theta = math.exp(float(found.x))
+        log_theta, peak = least_between(height, math.log(1e-4), math.log(reach), 1e-3)
+        theta = math.exp(log_theta)
         # The spread of the tilted loss sets the step: aliases lie 2 pi / step away, beyond 16 deviations and 40 decay lengths.
         h = 1e-3 * theta
         curvature = (self.log_moment(theta + h) - 2.0 * self.log_moment(theta) + self.log_moment(theta - h)) / h**2
         step = 2.0 * math.pi / max(16.0 * math.sqrt(max(curvature, 0.0)), 40.0 / theta)
-        peak, total = float(found.fun), 0.0
+        total = 0.0
         for first in range(0, _MOST_POINTS, _BLOCK):
             index = np.arange(first, first + _BLOCK, dtype=np.float64)
             s = np.asarray(theta + 1j * step * index, dtype=np.complex128)
@@ -96,8 +96,18 @@ class _Direction:
 
 def recomputed_log_delta(event: Event, epsilon: float) -> float:
     """log delta(epsilon), the larger of both directions. Raises UnsupportedEvent if the inversion isn't reliable."""
-    check_epsilon(epsilon)
-    return max(direction.log_delta(epsilon, reach) for direction, reach in _directions(event, math.exp(-1.0)))
+    return recomputed_log_deltas(event)(epsilon)
+
+
+def recomputed_log_deltas(event: Event) -> Callable[[float], float]:
+    """The same for many epsilons of one event, whose moments are laid out once."""
+    directions = _directions(event, math.exp(-1.0))
+
+    def log_delta(epsilon: float) -> float:
+        check_epsilon(epsilon)
+        return max(direction.log_delta(epsilon, reach) for direction, reach in directions)
+
+    return log_delta
 
 
 def recomputed_epsilon(event: Event, delta: float) -> float:
@@ -119,7 +129,7 @@ def recomputed_epsilon(event: Event, delta: float) -> float:
     high = RdpProfile(leaves(event), ()).epsilon(delta).upper
     if high == 0.0 or excess(0.0) <= 0.0:
         return 0.0
-    return float(scipy.optimize.brentq(excess, 0.0, high * (1.0 + ACCURACY), xtol=1e-12, rtol=1e-10))
+    return root_between(excess, 0.0, high * (1.0 + ACCURACY), 1e-10)
 
 
 def _directions(event: Event, delta: float) -> list[tuple[_Direction, float]]:

@@ -57,7 +57,10 @@ def _profile_that_remembers(profile: Callable[[Any, Event], PrivacyProfile]) -> 
 
 
 _PROFILES = {type(accountant): _profile_that_remembers(type(accountant).profile) for accountant in ACCOUNTANTS}
-_RECOMPUTED = {name: _remembered(getattr(cross_check, name), POINTS) for name in ("recomputed_epsilon", "recomputed_log_delta")}
+_RECOMPUTED = {
+    "recomputed_epsilon": _remembered(cross_check.recomputed_epsilon, POINTS),
+    "recomputed_log_deltas": _remembered(lambda event, of=cross_check.recomputed_log_deltas: _remembered(of(event), POINTS), PROFILES),
+}
 
 _MANIFEST = cache(code_manifest)
 

@@ -8,7 +8,6 @@ from functools import cached_property, lru_cache
 from typing import final
 
 import numpy as np
-import scipy
 
 from zetadp.accountants import deadline
 from zetadp.accountants.accountant import Accountant
@@ -24,6 +23,7 @@ from zetadp.accountants.shared_sample import derivation
 from zetadp.mechanisms.base import Step
 from zetadp.mechanisms.local import LocalRelease
 from zetadp.mechanisms.loss import ConcentratedLoss
+from zetadp.mechanisms.numerics.searching import least_between
 
 ROUTE = "rdp"
 
@@ -115,8 +115,7 @@ class RdpProfile(PrivacyProfile):
             if len(values) - 1 - best >= _PATIENCE:
                 break
         low, high = _LOG_ORDERS[max(best - 1, 0)], _LOG_ORDERS[min(best + 1, len(values) - 1)]
-        found = scipy.optimize.minimize_scalar(at, bounds=(low, high), method="bounded", options={"xatol": 1e-4, "maxiter": 40})
-        log_order, value = (float(found.x), float(found.fun)) if found.fun < values[best] else (_LOG_ORDERS[best], values[best])
+        log_order, value = min(least_between(at, low, high, 1e-4), (_LOG_ORDERS[best], values[best]), key=lambda found: found[1])
         return 1.0 + math.exp(log_order), value
 
 
