@@ -12,26 +12,25 @@ import typer
 from pydantic import ValidationError
 
 from zetadp.app.certificates.facts.report import Status, VerificationReport
-from zetadp.app.certificates.log.evidence import Evidence
+from zetadp.app.certificates.log.evidence import PROOFS_FILE, REVOCATIONS_FILE, Evidence
 from zetadp.app.certificates.log.merkle_proofs import Proofs, read_proof
 from zetadp.app.certificates.log.revocation_list import RevocationsRefused, read_revocations
 from zetadp.app.certificates.page.plain import describe
 from zetadp.app.certificates.policy.schema import Policy
 from zetadp.app.certificates.signing.keys import PublicKeySet, write_once
-from zetadp.app.certificates.verification.audited import PROOFS_FILE, REVOCATIONS_FILE, RefusedByPolicy, Rerun, Unrepeatable, prepared_rerun
 from zetadp.app.certificates.verification.opening import CertificateUnreadable, open_certificate
 from zetadp.app.certificates.verification.verify import read
 from zetadp.app.certificates.verification.verify import verify as verify_envelope
 from zetadp.app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, Key, clear_errors, error, fail, out, print_json, read_settings
 from zetadp.app.kit.client_errors import RequestRefused
-from zetadp.trainer.errors import TrainingAborted, TrainingDiverged
-from zetadp.trainer.specs.releases import Repeated
 
 # What one command alone needs is imported by it: `verify` runs for every certificate, and would wait for client, pages and settings.
 if TYPE_CHECKING:
     from zetadp.app.certificates.page.rendering import Making
+    from zetadp.app.certificates.verification.audited import Rerun
     from zetadp.app.client import Client
     from zetadp.app.kit.settings import Settings
+    from zetadp.trainer.specs.releases import Repeated
 
 KEYS_FILE = "jwks.json"
 CERTIFICATE_FILE = "certificate.json"
@@ -294,6 +293,9 @@ def rerun(
     It exits with 1, and says at which step, if the run departed from what was planned and recorded. On a processor, with the code and the
     versions of the run; other hardware may round otherwise.
     """
+    from zetadp.app.certificates.verification.audited import RefusedByPolicy, Unrepeatable, prepared_rerun
+    from zetadp.trainer.errors import TrainingAborted, TrainingDiverged
+
     with clear_errors():
         demanded = _demanded(policy, keys)
         try:

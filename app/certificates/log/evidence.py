@@ -20,6 +20,8 @@ from zetadp.app.certificates.log.revocation_list import Reason, Revocation, Revo
 from zetadp.app.certificates.log.trust import NOBODY, Trust
 from zetadp.app.certificates.signing.keys import PublicKeySet
 
+PROOFS_FILE, REVOCATIONS_FILE = "proofs.json", "revocations.jws"
+"""Beside a certificate."""
 REVOKED = "revocation"
 """Name of the check that fails if a key is revoked."""
 WITNESSES = "witnesses"

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from zetadp.app.certificates.facts.announced import AnnouncedFacts
 from zetadp.app.certificates.facts.statement import CERTIFICATE_FILE, CODE_MANIFEST, MODEL_FILE, SPEC_FILE, Statement
 from zetadp.app.certificates.log.beacons import given
-from zetadp.app.certificates.log.evidence import Evidence
+from zetadp.app.certificates.log.evidence import PROOFS_FILE, REVOCATIONS_FILE, Evidence
 from zetadp.app.certificates.log.merkle_proofs import Proofs, read_proof
 from zetadp.app.certificates.log.plan_evidence import PLAN_LOGGED
 from zetadp.app.certificates.log.trust import NOBODY, Trust
@@ -25,7 +25,6 @@ from zetadp.trainer import AnyTrainingSpec
 from zetadp.trainer.request import RELEASES, TrainingRequest
 from zetadp.trainer.specs.releases import Recorded, read_releases
 
-PROOFS_FILE, REVOCATIONS_FILE = "proofs.json", "revocations.jws"
 RELEASES_FILE = Path(RELEASES).name
 _SPEC: TypeAdapter[AnyTrainingSpec] = TypeAdapter(AnyTrainingSpec)
 
