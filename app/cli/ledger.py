@@ -256,7 +256,8 @@ def _print_reservation(found: Reservation, *, as_json: bool) -> None:
         print_json(found)
         return
     lapses = "" if found.expires is None else f"; at {found.expires:%Y-%m-%d %H:%M:%S} UTC it counts as {found.then}"
-    out.print(f"reservation {found.id}  {found.state}{lapses}", markup=False)
+    purpose = "" if found.purpose is None else f"; for {found.purpose}"
+    out.print(f"reservation {found.id}  {found.state}{lapses}{purpose}", markup=False)
     if found.left_out:
         out.print(f"left out, must not be part of the release: {', '.join(found.left_out)}", markup=False)
 

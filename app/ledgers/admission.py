@@ -15,7 +15,7 @@ from zetadp.accountants.filters import Price
 from zetadp.app.kit.database import new_id
 from zetadp.app.ledgers.book import SERVICE, Book, Requester, locked
 from zetadp.app.ledgers.errors import LedgerClosed, LedgerKeyReused
-from zetadp.app.ledgers.ledger_definition import Spent
+from zetadp.app.ledgers.ledger_definition import Purpose, Spent
 from zetadp.app.ledgers.queries import found_reservation
 from zetadp.app.ledgers.requests import ChargedUsers, Expiry
 from zetadp.app.ledgers.resources import Reservation, reservation_of
@@ -50,6 +50,7 @@ def reserve_on(
     users: ChargedUsers | None = None,
     expiry: Expiry | None = None,
     job: str | None = None,
+    purpose: Purpose | None = None,
 ) -> Reservation:
     """Set the price aside on a locked ledger; for an already answered request, the reservation it made then. Raises ``REFUSALS``."""
     book.serve(requester)
@@ -57,7 +58,7 @@ def reserve_on(
     if is_old:
         assert reservation_id is not None  # the digest of the request says that it was for a reservation
         return found_reservation(session, priced.ledger_id, reservation_id)
-    made = book.reserve(new_id(), priced.spend, priced.price, users, expiry, job)
+    made = book.reserve(new_id(), priced.spend, priced.price, users, expiry, job, purpose)
     return reservation_of(priced.ledger_id, made, book.number, None)
 
 

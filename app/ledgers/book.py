@@ -25,7 +25,7 @@ from zetadp.app.ledgers.errors import (
     ReservationSettled,
     UserBudgetExceeded,
 )
-from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Spent, stored_definition
+from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Purpose, Spent, stored_definition
 from zetadp.app.ledgers.pricing import check_part
 from zetadp.app.ledgers.requests import ChargedUsers, Expiry
 from zetadp.app.ledgers.states import LedgerState
@@ -149,7 +149,14 @@ class Book:
         return True, used.reservation_id
 
     def reserve(
-        self, reservation_id: str, spend: Spent, price: Price, users: ChargedUsers | None, expiry: Expiry | None, job: str | None
+        self,
+        reservation_id: str,
+        spend: Spent,
+        price: Price,
+        users: ChargedUsers | None,
+        expiry: Expiry | None,
+        job: str | None,
+        purpose: Purpose | None,
     ) -> Reserved:
         """Set the price aside, for the data set or for each of the users.
 
@@ -167,6 +174,7 @@ class Book:
             users=charged,
             left_out=left_out,
             job=job,
+            purpose=purpose,
             expires=lapses,
             then=None if expiry is None else expiry.then,
         )

@@ -14,8 +14,8 @@ from typing import Annotated, Literal, final
 from pydantic import AwareDatetime, Field
 
 from zetadp.accountants.filters import Steps
-from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Spent, UserName
-from zetadp.mechanisms.base import Value
+from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Purpose, Spent, UserName
+from zetadp.mechanisms.base import Value, is_absent
 
 BEFORE_THE_FIRST = "0" * 64
 
@@ -45,6 +45,7 @@ class Reserved(Value):
       users: who is charged; empty where the ledger protects the data set as a whole.
       left_out: users who were named but have too little left; they are not charged and must not be part of the release.
       job: the job it is for.
+      purpose: what it is for, by whoever asked; absent if they didn't say.
       expires: when it lapses; null: never.
       then: what happens to it then; null if it never lapses.
     """
@@ -56,6 +57,7 @@ class Reserved(Value):
     users: tuple[UserName, ...]
     left_out: tuple[UserName, ...]
     job: str | None
+    purpose: Annotated[Purpose | None, Field(exclude_if=is_absent)] = None
     expires: AwareDatetime | None
     then: Fate | None
 

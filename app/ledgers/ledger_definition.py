@@ -17,6 +17,9 @@ LedgerName = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9
 UserName = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$")]
 """Who is charged. Pseudonyms are best: the history keeps them for ever."""
 
+Purpose = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._:/-]{0,127}$")]
+"""What a spend is for, by whoever asks. The history keeps it for ever, and nobody checks it: it limits nothing."""
+
 LARGEST_GROUP_OF_USERS = 1000
 
 Spent = Annotated[AnySpend | Event, Field(discriminator="kind")]

@@ -8,7 +8,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from zetadp.app.calculators.schemas import RELEASE, example
 from zetadp.app.ledgers.entries import Fate
-from zetadp.app.ledgers.ledger_definition import LARGEST_GROUP_OF_USERS, Spent, UserName
+from zetadp.app.ledgers.ledger_definition import LARGEST_GROUP_OF_USERS, Purpose, Spent, UserName
 from zetadp.mechanisms.base import Number, Value
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import AnyTrainingSpec
@@ -60,6 +60,7 @@ class ReservationRequest(Value):
       spend: an event, which the ledger's filter accounts for, or a number in one of its currencies, which is accepted as given.
       users: who is charged; given if and only if the ledger protects each user.
       job: the job it is for; it doesn't lapse before that job has ended.
+      purpose: what it is for, for whoever reads the history; it changes nothing about what is admitted.
       expiry: without it, the reservation stays until it is settled.
     """
 
@@ -68,6 +69,7 @@ class ReservationRequest(Value):
     spend: Spent
     users: ChargedUsers | None = None
     job: Id | None = None
+    purpose: Purpose | None = None
     expiry: Expiry | None = None
 
 

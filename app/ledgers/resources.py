@@ -79,6 +79,7 @@ class Reservation(Value):
       charge: what it takes: for each limit, whole steps of its grid.
       users: who is charged; empty where the ledger protects the data set as a whole.
       left_out: users with too little left, who must not be part of the release.
+      purpose: what it is for, by whoever asked; null if they didn't say.
       then: what happens to it when it lapses; null: it never lapses.
       released: what was committed, if less than all of it.
       spent: the part of the charge that is finally spent; null while that is open.
@@ -93,6 +94,7 @@ class Reservation(Value):
     users: tuple[str, ...]
     left_out: tuple[str, ...]
     job: str | None
+    purpose: str | None
     expires: datetime | None
     then: Fate | None
     released: Spent | None
@@ -153,6 +155,7 @@ def reservation_of(ledger_id: str, made: Reserved, number: int, settled: tuple[S
         users=made.users,
         left_out=made.left_out,
         job=made.job,
+        purpose=made.purpose,
         expires=made.expires,
         then=made.then,
         released=act.released if isinstance(act, Committed) else None,

@@ -211,7 +211,16 @@ class LedgerService:
                     request = one.request
                     if request.job is not None:
                         _check_job(session, ledger[0], request.job)
-                    made = reserve_on(session, book, one.priced, one.requester, users=request.users, expiry=request.expiry, job=request.job)
+                    made = reserve_on(
+                        session,
+                        book,
+                        one.priced,
+                        one.requester,
+                        users=request.users,
+                        expiry=request.expiry,
+                        job=request.job,
+                        purpose=request.purpose,
+                    )
                     outcomes.append(made)
                 except REFUSALS as refusal:
                     outcomes.append(refusal)

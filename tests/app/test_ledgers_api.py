@@ -58,6 +58,22 @@ def test_a_budget_is_reserved_committed_and_released(client: TestClient) -> None
     assert (report["verdict"], report["entries"], report["balance"]) == ("sound", 5, balance)
 
 
+def test_what_a_spend_is_for_is_in_the_history_and_changes_nothing(client: TestClient) -> None:
+    ledger = made(client, "purposes")
+    here = f"/v1/ledgers/{ledger['id']}"
+    first = reserve(client, ledger, 0.25, "once", purpose="quality report: 2026/1")
+    assert first["purpose"] == "quality report: 2026/1"
+    assert reserve(client, ledger, 0.25)["purpose"] is None
+    acts = [entry["act"] for entry in client.get(f"{here}/entries").json()["entries"][1:]]
+    assert [act.get("purpose") for act in acts] == ["quality report: 2026/1", None]
+    assert acts[0]["charge"] == acts[1]["charge"]
+    # It is part of what was asked: the same key with another one is another request.
+    assert reserve(client, ledger, 0.25, "once", 409, purpose="something else")["type"] == "ledger-idempotency-conflict"
+    refusal = reserve(client, ledger, 0.25, status=422, purpose="two\nlines")
+    assert refusal["errors"][0]["field"] == "purpose"
+    assert client.get(f"{here}/verification").json()["verdict"] == "sound"
+
+
 def test_what_does_not_fit_is_a_conflict_with_the_numbers(client: TestClient) -> None:
     ledger = made(client, "narrow")
     reserve(client, ledger, 0.75)

@@ -113,7 +113,7 @@ function reservation(one) {
     {},
     el("th", { scope: "row", class: "mono" }, one.id.slice(0, 12)),
     el("td", { "data-name": "State" }, el("span", { class: `tag ${colour}` }, one.state)),
-    el("td", { "data-name": "Spend" }, spendWords(one.spend), one.released ? `; released: ${spendWords(one.released)}` : ""),
+    el("td", { "data-name": "Spend" }, one.purpose ? `${one.purpose}: ` : "", spendWords(one.spend), one.released ? `; released: ${spendWords(one.released)}` : ""),
     el("td", { "data-name": "Job" }, one.job ? el("a", { href: `/jobs/${one.job}` }, one.job.slice(0, 12)) : "none"),
     el("td", { "data-name": "Lapses" }, one.state === "reserved" ? lapses : "settled"),
   );
