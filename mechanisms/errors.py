@@ -6,6 +6,7 @@ PrivacyError
 ├── IncompatibleEvent     parts of one event that disagree about neighbours or units
 ├── CalibrationFailed     no scale in the bracket meets the target
 ├── NumericalFloor        a request beyond what the arithmetic can answer
+├── ContradictoryBounds   two proved bounds that exclude each other: a defect of this program
 ├── TimeLimitReached      a calculation that takes longer than its caller allows
 │   └── CostTooHigh       one that isn't begun, since it would take much longer
 └── BudgetExceeded        a spend that exceeds what is left of a budget
@@ -66,6 +67,17 @@ class NumericalFloor(PrivacyError):
         self.floor = floor
         self.hint = hint
         super().__init__(f"{quantity} = {requested!r} is beyond this route's floor of {floor!r}: {hint}")
+
+
+class ContradictoryBounds(PrivacyError):
+    """Two proved bounds of the same number exclude each other: one of them is wrong, and nothing tells which, so nothing is answered."""
+
+    def __init__(self, quantity: str, lower: float, upper: float) -> None:
+        self.quantity = quantity
+        self.bounds = (lower, upper)
+        super().__init__(
+            f"a defect of this program: {quantity} was proved to be at least {lower!r} and at most {upper!r}; please report it"
+        )
 
 
 class TimeLimitReached(PrivacyError):

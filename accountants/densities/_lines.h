@@ -146,7 +146,7 @@ static inline double fill_integrand(double tilt, double step, double gaussian, d
         total += modulus;
         far += modulus * sqrt(tilt * tilt + square);
         /* |value| (e^moved - 1), even if the value has underflowed and the error is huge. e^d - 1 <= d + d^2 up to 1. */
-        rounding += moved < 1.0 ? modulus * moved * (1.0 + moved) : exp(exponent + moved > 700.0 ? 700.0 : exponent + moved);
+        rounding += moved < 1.0 ? modulus * moved * (1.0 + moved) : exponent + moved > 700.0 ? INFINITY : exp(exponent + moved);
     }
     rounding += UNIT * ((double)number + 64.0) * total;
     *found = (Size){top - log_still, rounding, 4.0 * UNIT * far};

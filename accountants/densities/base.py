@@ -73,7 +73,8 @@ class Density(ABC):
       is_loose: whether Renyi divergences of what the pair stands for are smaller than the pair's, so that they may give a smaller bound.
       has_atoms: the losses -distance and distance of a whole pair have positive probability.
       is_even: a whole pair, mirrored, is the same pair in the other order.
-      exponential_tail: the probability beyond a copy's shift a, where its density is that times e^{a - x}; None if it isn't so.
+      exponential_tail: the share of a copy that lies above its shift a, if its density at every x > a is this share times e^{a - x}
+        (1/2 for Laplace noise); None if the density has no such form.
       is_infinitesimal: losses are so small that e^L - 1 = L: then composing adds multiples of numbers, up to their scale.
       width: relative width to which the family's own curve is known, where that isn't rounding: no grid of it needs to be finer.
       has_transform: the pairs have a moment function whose inversion is proved (``transform``).

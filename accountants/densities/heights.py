@@ -15,7 +15,7 @@ import numpy as np
 from zetadp.accountants.arithmetic import UNIT
 from zetadp.accountants.densities import nodes
 from zetadp.accountants.densities.compiled import compiled
-from zetadp.accountants.densities.nodes import Complexes, Floats, LineValues, Nodes, log1p_complex
+from zetadp.accountants.densities.nodes import Complexes, Floats, LineValues, Nodes, TransformUnavailable, log1p_complex
 
 LOOPS: Final = ("sum_on_line", "add_power", "integrand", "sums")
 COMPILED: Any = compiled("zetadp.accountants.densities._heights", LOOPS)
@@ -73,13 +73,15 @@ class Integrand:
         values[0] *= 0.5
         sizes = np.abs(values)
         # |value| (e^error - 1), even if the value has underflowed and the error is huge.
-        moved = np.where(
-            error < 1.0, sizes * np.expm1(np.minimum(error, 1.0)), np.exp(np.minimum(exponent.real - self.log_size + error, 700.0))
-        )
+        turned = exponent.real - self.log_size + error
+        far = np.where(turned <= 700.0, np.exp(np.minimum(turned, 700.0)), math.inf)
+        moved = np.where(error < 1.0, sizes * np.expm1(np.minimum(error, 1.0)), far)
         self._values, self._heights = values, heights
         self.rounding = float(moved.sum()) + UNIT * (number + 64.0) * float(sizes.sum())
         # Rounding of u eps, which grows with epsilon.
         self.phase_rounding = 4.0 * UNIT * float(sizes @ size)
+        if not self.rounding < math.inf:
+            raise TransformUnavailable("its rounding exceeds what a float can hold")
 
     def sums(self, epsilon: float) -> tuple[float, float]:
         """Real parts of the sum of the values times e^{-i epsilon u}, u the height, and of that of s times them."""

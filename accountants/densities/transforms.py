@@ -276,7 +276,7 @@ class MixedGaussian(Transform):
           growth: log of the largest ratio of the integrand to its value on the real axis up to that distance.
         """
         falling = step * math.exp(amplified) / -math.expm1(-_REACH * step)
-        return falling, 4.0 * width * math.exp(min(growth, 700.0)) if self._cut else falling
+        return falling, 4.0 * width * math.exp(growth) if self._cut else falling
 
     def _ends(self, reach: _Range, tilt: float, unit: float, factors: tuple[float, float]) -> float:
         """The bound itself, over e^unit."""

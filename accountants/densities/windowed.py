@@ -107,8 +107,7 @@ class Windowed:
         values = self._log_integrand(ends, tilts)
         if self._sign < 0.0:
             values[:, 0] -= self._log_window(ends[:1])  # the bulk's window grows to the left, up to 1
-        found = np.exp(np.minimum(values, loops.LARGEST)) @ np.array(factors) * 1.001
-        return np.where(values.max(axis=1) > loops.LARGEST, math.inf, found)
+        return exp_or_infinite(values) @ np.array(factors) * 1.001
 
     def uppers(self, tilts: Floats) -> Uppers:
         """The mass and upper bounds on log M at each tilt > 0: trapezoid sums on the real axis. (J2)"""
@@ -131,13 +130,12 @@ class Windowed:
         ends = self._ends(every, factors)
         depth = self._depth(every) + UNIT * (x.size + 64.0) + 4.0 * UNIT * np.abs(peak)
         value = peak + np.log(total)
-        beyond = np.exp(np.minimum(np.log(np.maximum(ends, 1e-300)) - value, 700.0))
-        beyond = np.where(ends < math.inf, beyond, math.inf)
-        uppers = value + np.log1p(1.01 * strip + 1.01 * np.expm1(np.minimum(depth, 300.0)) + beyond) + ELEMENTARY * (1.0 + np.abs(value))
+        beyond = exp_or_infinite(np.log(np.maximum(ends, 1e-300)) - value)
+        moved = expm1_or_infinite(depth)
+        uppers = value + np.log1p(1.01 * strip + 1.01 * moved + beyond) + ELEMENTARY * (1.0 + np.abs(value))
         mass = math.exp(float(value[0]))
-        return Uppers(
-            mass, mass * 1.01 * (strip + float(depth[0]) + ELEMENTARY * (1.0 + abs(float(value[0])))) + float(ends[0]), uppers[1:]
-        )
+        error = mass * 1.01 * (strip + float(moved[0]) + ELEMENTARY * (1.0 + abs(float(value[0])))) + float(ends[0])
+        return Uppers(mass, error, uppers[1:])
 
     def _depth(self, tilts: Floats) -> Floats:
         """Relative rounding of F on the real axis."""
@@ -149,7 +147,7 @@ class Windowed:
         r"""Upper bounds on log \|M(tilt + iu)\| that hold for every u >= each height. (J2)
 
         Args:
-          moment: an upper bound on log M(tilt).
+          moment: an upper bound on log M(tilt), at most ``loops.LARGEST``.
           wanted: how far below M(tilt) bounds are of use, as a logarithm, and how often they are multiplied with themselves: small steps
             from the real axis are tried that this hardly raises.
         """
@@ -173,7 +171,7 @@ class Windowed:
         x = at.nodes
         real = self._log_integrand(x, np.array([tilt]))[0] + math.log(at.step) + rest[1]
         kept = real > rest[2] - math.log(x.size)
-        dropped = float(np.exp(np.minimum(real[~kept], 600.0)).sum())
+        dropped = float(exp_or_infinite(real[~kept]).sum())
         x = x[kept]
         above, below = log_mixture(self._upper.mixture, x, y), log_mixture(self._lower.mixture, x, y)
         exponent = 0.5 * (y * y - x * x) + (tilt + 1.0) * above.size - tilt * below.size + self._complex_window(x, y).real
@@ -183,10 +181,14 @@ class Windowed:
         error = error + 4.0 * UNIT * np.abs(exponent)
         found: list[float] = []
         for u in heights.tolist():
-            turned = exponent - u * angle + np.minimum(error + u * (angle_error + 4.0 * UNIT * np.abs(angle)), 300.0)
-            peak = float(turned.max())
+            turned = exponent - u * angle + (error + u * (angle_error + 4.0 * UNIT * np.abs(angle)))
+            peak = float(turned.max(initial=-loops.LARGEST))
+            if not peak <= loops.LARGEST:
+                found.append(math.inf)
+                continue
             total = float(np.sum(np.exp(turned - peak))) * (1.0 + UNIT * (x.size + 64.0))
-            found.append(math.log(total * math.exp(max(peak, -700.0)) + 1.01 * (rest[0] + dropped)) + ELEMENTARY * (1.0 + abs(peak)))
+            size = max(total * math.exp(peak) + 1.01 * (rest[0] + dropped), 1e-300)
+            found.append(math.log(size) + ELEMENTARY * (1.0 + abs(peak)))
         return np.array(found)
 
     def _complex_window(self, x: Floats, y: float) -> Complexes:
@@ -231,9 +233,21 @@ class Windowed:
         x = at.nodes
         log_weight = found.log_weight + self._complex_window(x, y)
         weight_error = found.weight_error + self._window_error(x)
-        sizes = np.exp(log_weight.real) + np.exp(np.minimum(log_weight.real + tilt * found.loss.real, loops.LARGEST))
+        sizes = exp_or_infinite(log_weight.real) + exp_or_infinite(log_weight.real + tilt * found.loss.real)
+        if not float(sizes.max()) < math.inf:
+            raise TransformUnavailable(loops.DOMINATED)
         kept = sizes > 1e-3 * tolerance / x.size
         if int(kept.sum()) * number > _MOST_TERMS:
             raise TransformUnavailable(f"it would take {number:.1e} points of {int(kept.sum())} nodes each")
         quadrature = 1.001 * (strip + beyond + 1.01 * float(sizes[~kept].sum()))
         return Nodes(log_weight[kept], found.loss[kept], weight_error[kept], found.loss_error[kept], quadrature)
+
+
+def exp_or_infinite(x: Floats) -> Floats:
+    """e^x; infinite where that is far beyond what a bound may be of use, so that no bound is ever cut short."""
+    return np.where(x <= loops.LARGEST, np.exp(np.minimum(x, loops.LARGEST)), math.inf)
+
+
+def expm1_or_infinite(x: Floats) -> Floats:
+    """The same of e^x - 1."""
+    return np.where(x <= loops.LARGEST, np.expm1(np.minimum(x, loops.LARGEST)), math.inf)

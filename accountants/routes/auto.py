@@ -19,7 +19,7 @@ from zetadp.accountants.routes.rdp.rdp import RdpAccountant
 from zetadp.accountants.routes.single.single import SingleAccountant
 from zetadp.accountants.selected.best_run import SelectedProfile
 from zetadp.mechanisms.base import Step
-from zetadp.mechanisms.errors import NumericalFloor, UnsupportedEvent
+from zetadp.mechanisms.errors import ContradictoryBounds, NumericalFloor, UnsupportedEvent
 
 ROUTE = "auto"
 
@@ -44,6 +44,7 @@ class RoutedProfile(PrivacyProfile):
 
     Raises:
       UnsupportedEvent: none of the routes supports them.
+      ContradictoryBounds: two routes exclude each other, when asked.
     """
 
     def __init__(self, parts: Mapping[Leaf, int], routes: tuple[Accountant, ...]) -> None:
@@ -62,8 +63,8 @@ class RoutedProfile(PrivacyProfile):
         if len(answers) == 1:
             return answers[0]
         best = min(answers, key=lambda bound: bound.log_upper)
-        lower = max(b.log_lower for b in answers)
-        return DeltaBound(log_lower=lower if lower <= best.log_upper else best.log_lower, log_upper=best.log_upper, route=best.route)
+        lower = self._agreeing("log delta", max(b.log_lower for b in answers), best.log_lower, best.log_upper)
+        return DeltaBound(log_lower=lower, log_upper=best.log_upper, route=best.route)
 
     def epsilon(self, delta: float) -> Bound:
         return self._epsilon(lambda profile: profile.epsilon(delta))
@@ -76,9 +77,16 @@ class RoutedProfile(PrivacyProfile):
         if len(answers) == 1:
             return answers[0]
         best = min(answers, key=lambda bound: bound.upper)
-        lower = max(b.lower for b in answers)
-        # Where moments say more than pairs, a lower end for the pairs says nothing.
-        return Bound(lower=lower if lower <= best.upper else best.lower, upper=best.upper, route=best.route)
+        lower = self._agreeing("epsilon", max(b.lower for b in answers), best.lower, best.upper)
+        return Bound(lower=lower, upper=best.upper, route=best.route)
+
+    def _agreeing(self, quantity: str, lower: float, own: float, upper: float) -> float:
+        """The largest lower end, which the smallest upper one mustn't contradict; where moments say more than pairs, it may."""
+        if lower <= upper:
+            return lower
+        if not self._is_loose:
+            raise ContradictoryBounds(quantity, lower, upper)
+        return own
 
     def rdp(self, order: float) -> float | None:
         check_order(order)
@@ -108,11 +116,11 @@ class RoutedProfile(PrivacyProfile):
             except (UnsupportedEvent, NumericalFloor) as floor:
                 refusal = _without_frames(floor)
                 continue
+            found.append(answer)
             if is_narrow(answer):
                 if not self._is_loose:
-                    return [answer]
+                    break
                 wanted = tuple(one for one in wanted if isinstance(one, RdpAccountant))
-            found.append(answer)
         if not found and refusal is not None:
             raise refusal
         return found

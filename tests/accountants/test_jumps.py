@@ -18,6 +18,7 @@ from zetadp.accountants.events import leaves
 from zetadp.accountants.grids.hockey_stick import reverse
 from zetadp.accountants.pairs import widened
 from zetadp.accountants.routes.contour import jumps
+from zetadp.accountants.routes.contour.contour import _direction, _Side
 from zetadp.accountants.routes.contour.parts import Aim, Jumps, Part, Releases
 from zetadp.mechanisms import Adjacency
 from zetadp.mechanisms.numerics.logspace import log_add
@@ -106,18 +107,36 @@ SEEN = [
 
 
 @pytest.mark.parametrize("question", SEEN, ids=Question.text)
-@pytest.mark.parametrize("removed", [False, True], ids=["as it is", "removed"])
-def test_jumps_and_one_contour_agree(question, removed, monkeypatch):
-    pairs = pairs_of(question, removed=removed)
-    try:
-        low, high = jumps.epsilon(pairs, math.log(question.delta))
-    except TransformUnavailable:
-        assert removed  # bounded losses have no jumps to tell apart
-        return
+def test_jumps_and_one_contour_agree(question, monkeypatch):
+    low, high = jumps.epsilon(pairs_of(question), math.log(question.delta))
     monkeypatch.setattr(jumps, "epsilon", lambda *_: pytest.fail("the contour alone was to answer"))
     bound = profile(question.event(), accountant="contour").epsilon(question.delta)
     assert low * (1.0 - 1e-9) <= bound.upper
-    assert removed or high >= bound.lower
+    assert high >= bound.lower
+
+
+REMOVED = {
+    SEEN[0]: False,
+    SEEN[1]: False,
+    SEEN[2]: False,
+    SEEN[3]: True,
+    SEEN[4]: True,
+}
+"""Whether the other direction has jumps to tell apart: bounded losses have none."""
+
+
+@pytest.mark.parametrize(("question", "has_jumps"), REMOVED.items(), ids=map(Question.text, REMOVED))
+def test_the_other_direction_agrees_or_has_no_jumps(question, has_jumps):
+    pairs = pairs_of(question, removed=True)
+    if not has_jumps:
+        with pytest.raises(TransformUnavailable):
+            jumps.epsilon(pairs, math.log(question.delta))
+        return
+    low, high = jumps.epsilon(pairs, math.log(question.delta))
+    one = _Side(_direction(list(pairs_of(question)), 60.0, reverse=True), pairs)._by_one(math.log(question.delta))
+    assert low <= one[1]
+    assert one[0] <= high
+    assert high - low <= 1e-6 * high
 
 
 def test_a_bulk_that_ends_before_its_jumps_lacks_their_whole_mass():

@@ -105,5 +105,11 @@ def test_the_bounded_direction_has_the_pure_epsilon_too():
 
 def test_improbable_largest_losses_still_decide_where_they_are_likelier_than_delta():
     # All seven of a user's records are sampled twice with probability 1e-45, which rounding of the weight of none used to hide.
-    bound = profile(sampled(5.798e-4, 0.06667, 2, group=7)).epsilon(1e-228)
+    q, scale, count, group = 5.798e-4, 0.06667, 2, 7
+    bound = profile(sampled(q, scale, count, group)).epsilon(1e-228)
     assert 0.0 < bound.upper - bound.lower < 1e-9 * bound.upper
+    # All records were sampled in every release: delta is that probability times what each release's losses are below their largest.
+    with mpmath.workdps(40):
+        largest = count * group * mpmath.log1p(mpmath.mpf(q) * mpmath.expm1(1 / mpmath.mpf(scale)))
+        atom = (((1 - mpmath.mpf(q)) * mpmath.exp(-1 / mpmath.mpf(scale)) + q) ** group / 2) ** count
+        assert bound.lower <= largest + mpmath.log1p(-mpmath.mpf("1e-228") / atom) <= largest <= bound.upper

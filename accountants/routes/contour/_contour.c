@@ -169,7 +169,12 @@ static double aliases_at(const Contour *of, double epsilon, double scale) {
 static int bracket_at(Contour *of, double epsilon, double *low, double *high) {
     if (ask(of, epsilon) < 0) return -1;
     const double scale = of->log_scale - of->tilt * epsilon, beyond = of->log_cut - of->tilt * epsilon - scale;
-    const double error = 1.01 * (of->rounding + fabs(epsilon) * of->phase_rounding + exp(MIN(beyond, 700.0)));
+    if (beyond > 700.0) { /* nothing is known so far away */
+        *high = 0.0;
+        *low = -INFINITY;
+        return isfinite(scale) ? 0 : outside_floats();
+    }
+    const double error = 1.01 * (of->rounding + fabs(epsilon) * of->phase_rounding + exp(beyond));
     const double slack = 8.0 * UNIT * (fabs(of->log_scale) + fabs(of->tilt * epsilon) + 8.0), most = MAX(of->total, 0.0) + error;
     const double least = of->total - error - aliases_at(of, epsilon, scale);
     if (!isfinite(scale + error) || isnan(least) || !(most > 0.0)) return outside_floats();

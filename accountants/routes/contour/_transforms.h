@@ -195,7 +195,7 @@ static int cumulants(Transform *of, double tilt, double *found) {
 /* (Q3) */
 static void end_factors(const Transform *of, double step, double amplified, double width, double growth, double *factor) {
     factor[0] = step * exp(amplified) / -expm1(-REACH * step);
-    factor[1] = of->is_cut ? 4.0 * width * exp(MIN(growth, 700.0)) : factor[0];
+    factor[1] = of->is_cut ? 4.0 * width * exp(growth) : factor[0];
 }
 
 static int beyond_ends(const Range *reach, double tilt, double unit, const double *factor, double *bound) {

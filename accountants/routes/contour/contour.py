@@ -16,6 +16,7 @@ from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Pair, widened
 from zetadp.accountants.profile import Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
 from zetadp.accountants.routes.contour import jumps
+from zetadp.accountants.routes.contour.ends import Ends, agreed, around
 from zetadp.accountants.routes.contour.engine import direction
 from zetadp.accountants.routes.contour.inversion import Contour, Direction, tolerance_for
 from zetadp.accountants.routes.contour.saddle import Saddle
@@ -45,8 +46,6 @@ _MOST_CONTOURS = 3
 _FEW_ATOMS = 30
 """So few losses with atoms hardly decay."""
 _KEPT_CONTOURS = 8
-
-Ends = tuple[float, float]
 
 
 @final
@@ -134,9 +133,8 @@ class ContourProfile(PrivacyProfile):
             except TransformUnavailable:
                 other_low, other_high = -math.inf, side.log_delta_by_chernoff(epsilon)
             low, high = max(low, other_low), max(high, other_high)
-        if any(side.is_split for side in (first, *others)):
-            high = min(high, log_total_variation(self._parts))
-        return min(low, high) - LOWER_SLACK * max(1.0, -low) if low > -math.inf else low, high
+        low = low - LOWER_SLACK * max(1.0, -low) if low > -math.inf else low
+        return agreed("log delta", (low, high), (-math.inf, log_total_variation(self._parts)))
 
     def _sides(self, log_delta: float) -> tuple[_Side, ...]:
         """Both directions, or one if it is enough; valid for deltas down to this one."""
@@ -158,7 +156,6 @@ class _Side:
         self._direction, self._pairs = direction, pairs
         self._contours: list[Contour] = []
         self._saddles: dict[tuple[str, float], Saddle] = {}
-        self.is_split = False
 
     def start_from(self, other: _Side) -> None:
         """Starts the search near the tilt of the other direction's last contour."""
@@ -222,19 +219,13 @@ class _Side:
 
     def epsilon(self, log_delta: float) -> Ends:
         """(lower, upper) of epsilon at this delta, at least 0: by one contour, or by one for each number of jumps."""
-        try:
-            found, refusal = self._by_one(log_delta), None
-        except TransformUnavailable as reason:
-            found, refusal = (0.0, self.epsilon_by_chernoff(log_delta)), reason
-        if found[1] - found[0] > max(jumps.ENOUGH * found[1], _LEAST_WIDTH):
-            try:
-                low, high = jumps.epsilon(self._pairs, log_delta)
-                return max(low, found[0]), min(high, found[1])
-            except TransformUnavailable:
-                pass  # the one contour's answer stands
-        if refusal is not None:
-            raise refusal
-        return found
+        return _of_both(
+            "epsilon",
+            lambda: self._by_one(log_delta),
+            lambda: (0.0, self.epsilon_by_chernoff(log_delta)),
+            lambda: jumps.epsilon(self._pairs, log_delta),
+            lambda found: found[1] == math.inf or found[1] - found[0] > max(jumps.ENOUGH * found[1], _LEAST_WIDTH),
+        )
 
     def _by_one(self, log_delta: float) -> Ends:
         contour, root = self._root(log_delta)
@@ -242,16 +233,8 @@ class _Side:
             if contour.bracket(0.0)[1] <= log_delta:
                 return 0.0, 0.0
             root = 0.0
-        low, high = contour.bracket(root)
-        slope = min(contour.estimate(root)[1], -1e-300)
-        least = 4e-16 * root + 1e-300
-        upper = self._walked(contour, root, max((high - log_delta) / -slope, least), log_delta)
-        if low > log_delta:
-            return root, upper
-        lower = root - 1.01 * max((log_delta - low) / -slope, least) if math.isfinite(low) else 0.0
-        while lower > 0.0 and not contour.bracket(lower)[0] > log_delta:
-            lower = 0.0 if root - lower > 0.1 * root else root - 2.0 * (root - lower)
-        return max(lower, 0.0), upper
+        lower, upper = around(contour, root, log_delta)
+        return lower, upper if upper < math.inf else self.epsilon_by_chernoff(log_delta)
 
     def _root(self, log_delta: float) -> tuple[Contour, float]:
         """A contour with a narrow bracket where its trapezoid sum is e^log_delta, and the epsilon there."""
@@ -278,33 +261,17 @@ class _Side:
         self._contours = [contour, *self._contours[: _KEPT_CONTOURS - 1]]
         return contour
 
-    def _walked(self, contour: Contour, root: float, step: float, log_delta: float) -> float:
-        """An epsilon above the root at which the target is proved to hold."""
-        step *= 1.01
-        while step < contour.period:
-            if contour.bracket(root + step)[1] <= log_delta:
-                return root + step
-            step *= 2.0
-        return self.epsilon_by_chernoff(log_delta)
-
     def log_delta(self, epsilon: float) -> Ends:
         """(lower, upper) of log delta(epsilon) in this direction."""
         if epsilon >= self._direction.largest_loss:
             return -math.inf, -math.inf
-        try:
-            found, refusal = self._log_delta_by_one(epsilon), None
-        except TransformUnavailable as reason:
-            found, refusal = (-math.inf, self.log_delta_by_chernoff(epsilon)), reason
-        if found[1] - found[0] > jumps.ENOUGH * max(1.0, -found[1]):
-            try:
-                low, high = jumps.log_delta(self._pairs, epsilon)
-                self.is_split = True
-                return max(low, found[0]), min(high, found[1])
-            except TransformUnavailable:
-                pass  # the one contour's answer stands
-        if refusal is not None:
-            raise refusal
-        return found
+        return _of_both(
+            "log delta",
+            lambda: self._log_delta_by_one(epsilon),
+            lambda: (-math.inf, self.log_delta_by_chernoff(epsilon)),
+            lambda: jumps.log_delta(self._pairs, epsilon),
+            lambda found: found[1] - found[0] > jumps.ENOUGH * max(1.0, -found[1]),
+        )
 
     def _log_delta_by_one(self, epsilon: float) -> Ends:
         for contour in self._contours:
@@ -320,6 +287,26 @@ class _Side:
             guess = found
         low, high = contour.bracket(epsilon)  # pyright: ignore[reportPossiblyUnboundVariable]
         return low, min(high, self.log_delta_by_chernoff(epsilon))
+
+
+def _of_both(
+    quantity: str, one: Callable[[], Ends], bounds: Callable[[], Ends], parts: Callable[[], Ends], is_wide: Callable[[Ends], bool]
+) -> Ends:
+    """What one contour says and, if that is wide, or all it has is a bound, what one for each number of jumps says as well."""
+    try:
+        found, refusal = one(), None
+    except TransformUnavailable as reason:
+        found, refusal = bounds(), reason
+    if is_wide(found):
+        try:
+            further = parts()
+        except TransformUnavailable:
+            pass  # the one contour's answer stands
+        else:
+            return agreed(quantity, found, further)
+    if refusal is not None:
+        raise refusal
+    return found
 
 
 def _is_sharp(contour: Contour, epsilon: float) -> bool:

@@ -264,7 +264,10 @@ class Contour:
     def _bracket(self, epsilon: float) -> tuple[float, float]:
         scale = self._log_scale - self.tilt * epsilon
         total, _ = self._integrand.sums(epsilon)
-        cut = math.exp(min(self._log_cut - self.tilt * epsilon - scale, 700.0))
+        beyond = self._log_cut - self.tilt * epsilon - scale
+        if beyond > 700.0:
+            return -math.inf, 0.0  # nothing is known so far away
+        cut = math.exp(beyond)
         error = 1.01 * (self._rounding + abs(epsilon) * self._phase_rounding + cut)
         slack = 8.0 * UNIT * (abs(self._log_scale) + abs(self.tilt * epsilon) + 8.0)
         high = scale + math.log(max(total, 0.0) + error) + slack

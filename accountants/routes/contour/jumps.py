@@ -20,6 +20,7 @@ from zetadp.accountants.densities.transforms import TransformUnavailable
 from zetadp.accountants.densities.windowed import REACH, Cut, Windowed
 from zetadp.accountants.grids.layout import Estimates
 from zetadp.accountants.pairs import Pair
+from zetadp.accountants.routes.contour.ends import Ends, agreed, around
 from zetadp.accountants.routes.contour.parts import LARGEST_GAP, Aim, Jumps, Part, Releases, log_beyond, log_binomial
 from zetadp.mechanisms.numerics.logspace import log_add
 
@@ -40,14 +41,13 @@ _DEEP, _SHALLOW = 38.0, 25.0
 _EASY, _PLENTY = 6.0, 12.0
 """Parts whose moments outweigh delta by no more than this, as a logarithm, are as good as any."""
 _FALLEN, _FEW_POINTS, _MOST_POINTS = 40.0, 300.0, 1e6
-_MOST_TRIALS, _ROUNDS, _WALKS = 4, 3, 40
+_MOST_TRIALS, _ROUNDS = 4, 3
 _LEAST_TOLERANCE = 1e-13
 _DEEPEST = 1e4
 
 ENOUGH = 1e-6
 """A bracket as narrow as this share of epsilon isn't laid again."""
 
-Ends = tuple[float, float]
 Pairs = tuple[tuple[Pair, int], ...]
 
 
@@ -269,6 +269,8 @@ class Split:
         sides = (False, True) if number or more else (False,)
         found = [Windowed(self._releases.upper, self._releases.lower, cut, side, nats).uppers(tilts).log_moments for side in sides]
         bulk, jumps = float(found[0][0]), float(found[-1][0])
+        if not max(bulk, jumps) < math.inf:
+            raise TransformUnavailable("moments of what isn't computed exceed what a float can hold")
         # At least m: binom(T, k) <= binom(T, m) binom(T - m, k - m).
         rest = log_add(bulk, jumps) if more else bulk
         size = log_binomial(count, number) + (count - number) * rest + number * jumps
@@ -276,6 +278,11 @@ class Split:
         return size - piece.tilt * math.log1p(1.0 / piece.tilt) - math.log1p(piece.tilt) + 1e-14 * (
             2.0 + math.log1p(piece.tilt)
         ), piece.tilt
+
+    @property
+    def period(self) -> float:
+        """Distance of the aliases of the part that has the nearest ones."""
+        return min(part.period for part in self._parts)
 
     def estimate(self, epsilon: float) -> tuple[float, float]:
         """(log, slope of the log) of all parts; (-inf, 0) if they aren't positive."""
@@ -301,7 +308,7 @@ class Split:
     def solve(self, log_delta: float) -> float:
         """The epsilon >= 0 at which the parts' estimates are e^log_delta."""
         low, high, epsilon = -math.inf, math.inf, self.centre
-        reach = 0.25 * min(part.period for part in self._parts)
+        reach = 0.25 * self.period
         for _ in range(60):
             value, slope = self.estimate(epsilon)
             low, high = (epsilon, high) if value > log_delta else (low, epsilon)
@@ -311,24 +318,6 @@ class Split:
                 return moved
             epsilon = moved if low < moved < high else 0.5 * (low + high)
         return epsilon
-
-    def ends(self, root: float, log_delta: float) -> Ends:
-        """(lower, upper) of epsilon at this delta around the root of the estimates; (0, inf) as far as nothing is proved."""
-        low, high = self.bracket(root)
-        slope = min(self.estimate(root)[1], -1e-300)
-        least = 4e-16 * root + 1e-300
-        upper, step = math.inf, 1.01 * max((high - log_delta) / -slope, least)
-        for _ in range(_WALKS):
-            if self.bracket(root + step)[1] <= log_delta:
-                upper = root + step
-                break
-            step *= 2.0
-        if low > log_delta:
-            return root, upper
-        lower = root - 1.01 * max((log_delta - low) / -slope, least) if math.isfinite(low) else 0.0
-        while lower > 0.0 and not self.bracket(lower)[0] > log_delta:
-            lower = 0.0 if root - lower > 0.1 * root else root - 2.0 * (root - lower)
-        return max(lower, 0.0), upper
 
 
 def epsilon(pairs: Pairs, log_delta: float) -> Ends:
@@ -351,8 +340,8 @@ def epsilon(pairs: Pairs, log_delta: float) -> Ends:
         root = split.solve(log_delta)
         if not 0.0 < root < math.inf:
             raise TransformUnavailable("its parts are below delta at every epsilon")
-        found = split.ends(root, log_delta)
-        before, low, high = high - low, max(low, found[0]), min(high, found[1])
+        before = high - low
+        low, high = agreed("epsilon", (low, high), around(split, root, log_delta))
         if high - low <= ENOUGH * high or high - low > 0.5 * before:
             break
         guess, tolerance = root, min(max(3e-8 * root * -split.estimate(root)[1], _LEAST_TOLERANCE), 1e-7)
@@ -368,8 +357,7 @@ def log_delta(pairs: Pairs, epsilon: float) -> Ends:
         if not -_DEEPEST < guess < 0.0:
             raise TransformUnavailable("its delta is nearly 1, or beyond the range of floats")
         split = _laid(releases, Survey(releases, guess).plans(epsilon), guess, 1e-7)
-        found = split.bracket(epsilon)
-        low, high = max(low, found[0]), min(high, found[1])
+        low, high = agreed("log delta", (low, high), split.bracket(epsilon))
         if high - low <= ENOUGH:
             break
         guess = split.estimate(epsilon)[0]

@@ -21,7 +21,7 @@ from zetadp.accountants import deadline
 from zetadp.accountants.arithmetic import UNIT
 from zetadp.accountants.densities.loops import Ratio
 from zetadp.accountants.densities.nodes import ELEMENTARY, TINY, LineValues, TransformUnavailable, expm1_complex, log1p_complex
-from zetadp.accountants.densities.windowed import Cut, Windowed
+from zetadp.accountants.densities.windowed import Cut, Windowed, exp_or_infinite, expm1_or_infinite
 from zetadp.mechanisms.numerics.logspace import log_add
 
 Floats = NDArray[np.float64]
@@ -30,6 +30,9 @@ Complexes = NDArray[np.complex128]
 MOST_HEIGHTS, _FEW_HEIGHTS = 2**16, 3000
 _LARGEST = 300.0
 """Logarithm of the largest moment of one release that is computed."""
+
+_LEAST = 1e-300
+"""The least modulus of the jumps' moment function: what is smaller counts as this, and as wrong by it."""
 
 LARGEST_GAP = 22.0
 """How far the integrand may be above delta, as a logarithm: beyond it, rounding is what is left."""
@@ -58,10 +61,14 @@ class Jumps(NamedTuple):
     number: int | None
 
     def log_size(self, count: int, bulk: Floats, jumps: Floats) -> Floats:
-        """log of this part of (b + s)^T, given log b and log s: it rises with both, so bounds give a bound."""
+        """log of this part of (b + s)^T, given log b and log s: it rises with both, so bounds give a bound; infinite where one is."""
+        finite = np.isfinite(bulk) & np.isfinite(jumps)
+        bulk, jumps = np.where(finite, bulk, 0.0), np.where(finite, jumps, 0.0)
         if self.number is None:
-            return count * bulk + _log_expm1(count * np.logaddexp(0.0, jumps - bulk))
-        return log_binomial(count, self.number) + (count - self.number) * bulk + self.number * jumps
+            size = count * bulk + _log_expm1(count * np.logaddexp(0.0, jumps - bulk))
+        else:
+            size = log_binomial(count, self.number) + (count - self.number) * bulk + self.number * jumps
+        return np.where(finite, size, math.inf)
 
 
 def _log_expm1(x: Floats) -> Floats:
@@ -93,7 +100,7 @@ class Part:
     """
 
     def __init__(self, releases: Releases, cut: Cut, jumps: Jumps, aim: Aim) -> None:
-        self._releases, self._jumps, self.tilt, self._aim = releases, jumps, aim.tilt, aim
+        self._releases, self._cut, self._jumps, self.tilt, self._aim = releases, cut, jumps, aim.tilt, aim
         nats = max(math.log(2e3 * releases.count), _MASS_NATS)
         self._bulk = Windowed(releases.upper, releases.lower, cut, False, nats)
         # Where nothing jumps P's bulk may end before its jumps do, whose whole mass it lacks.
@@ -107,16 +114,22 @@ class Part:
         t, aim = self.tilt, self._aim
         tilts = np.array([t, *(t * (1.0 + share) for share in _ALIAS_SHARES)])
         self._own, self._other = self._bulk.uppers(tilts), self._rest.uppers(tilts)
+        if not math.isfinite(self._own.error + self._other.error):
+            raise TransformUnavailable("rounding hides the mass of its jumps")
+        if not max(float(self._own.log_moments[0]), float(self._other.log_moments[0]) if self._copies() else 0.0) <= _LARGEST:
+            raise TransformUnavailable("a single release's moment function exceeds what a float can hold")
         sizes = self._log_size(self._own.log_moments, self._other.log_moments)
         chernoff = sizes - tilts * np.log1p(1.0 / tilts) - np.log1p(tilts)
         gap = float(sizes[0]) - t * aim.epsilon - math.log1p(t) - aim.log_delta
         self._gap = max(gap, 0.0)
         if gap > LARGEST_GAP:
             raise TransformUnavailable("its parts' moments outweigh delta by too much")
-        whole = math.log(self._own.mass + self._own.error) if self._own.mass + self._own.error < 1.0 else 0.0
-        self._log_mass = min(float(self._log_size(np.array([whole]), np.log(np.array([self._other.mass + self._other.error])))[0]), 0.0)
+        own, other = (np.log(np.maximum(np.array([side.mass + side.error]), 1e-300)) for side in (self._own, self._other))
+        self._log_mass = min(float(self._log_size(np.minimum(own, 0.0), other)[0]), 0.0)
         above = (chernoff[1:] - tilts[1:] * aim.epsilon - aim.log_delta + need) / (tilts[1:] - t)
         best = int(np.argmin(above)) + 1
+        if above[best - 1] == math.inf:
+            raise TransformUnavailable("every larger moment exceeds what a float can hold")
         self._alias_tilt, self._alias_size = float(tilts[best]), float(chernoff[best])
         self.period = max((self._log_mass - aim.log_delta + need) / t, float(above[best - 1]), 1.0 / t) + 1e-3 * aim.epsilon
         self._step = 2.0 * math.pi / self.period
@@ -131,11 +144,11 @@ class Part:
         """An upper bound on the log of this part of (b + s)^T, from upper bounds on log b and log s."""
         count, number = self._releases.count, self._jumps.number
         if number == 0:
-            return count * bulk * (1.0 + 4.0 * UNIT)
+            return count * bulk + 4.0 * UNIT * np.abs(count * bulk)
         size = self._jumps.log_size(count, bulk, jumps)
         number = number or 1
         rounding = 64.0 * UNIT * (1.0 + number * math.log(count + 2.0) + count * np.abs(bulk) + number * np.abs(jumps))
-        return size + np.where(np.isfinite(size), np.abs(size) * 8.0 * UNIT + rounding, 0.0)
+        return size + np.abs(size) * 8.0 * UNIT + rounding
 
     def _cut_off(self, need: float) -> tuple[float, float]:
         """(height, log of a bound on this part of M^T from there on) beyond which little enough is left. (D), (J4)"""
@@ -169,16 +182,19 @@ class Part:
         u = self._step * np.arange(number)
         s = t + 1j * u
         sizes = float(self._own.log_moments[0]), float(self._other.log_moments[0]) if self._copies() else 0.0
-        if max(sizes) > _LARGEST:
-            raise TransformUnavailable("a single release's moment function exceeds what a float can hold")
         (own, other), mass = (math.exp(size) for size in sizes), self._other.mass
+        masses = self._own.mass + self._own.error, mass + self._other.error
         deadline.check()
-        line = self._bulk.line(t, self._step, number, tolerance * own / count, (own, self._own.mass))
+        line = self._bulk.line(t, self._step, number, tolerance * own / count, (own, masses[0]))
         nothing = LineValues(np.zeros(number, dtype=np.complex128), np.zeros(number))
-        jumps = self._rest.values(t, self._step, number, tolerance * other / self._copies(), (other, mass)) if self._copies() else nothing
+        jumps = (
+            self._rest.values(t, self._step, number, tolerance * other / self._copies(), (other, masses[1])) if self._copies() else nothing
+        )
         # P's bulk has the mass that jumps and what is beyond the end leave. (J3)
-        beyond = (math.exp(log_beyond(self._releases, self._whole, Jumps(None))) + math.exp(self._log_left_out)) / count
-        bulk_error = line.error + self._other.error + beyond + 4.0 * UNIT * np.abs(line.minus_one)
+        beyond = math.exp(log_beyond_one(self._releases, self._whole, Jumps(None)))
+        beyond += math.exp(log_beyond_one(self._releases, self._cut, self._jumps))
+        # A modulus below TINY counts as TINY.
+        bulk_error = line.error + self._other.error + beyond + 4.0 * UNIT * np.abs(line.minus_one) + 4.0 * TINY
         log_bulk = log1p_complex(line.minus_one - mass)
         kernel: Complexes = np.asarray(-np.log(s) - np.log1p(s), dtype=np.complex128)
         kernel_error = 16.0 * UNIT * (8.0 + np.abs(kernel))
@@ -187,7 +203,7 @@ class Part:
         scale = float(log_value[0].real + kernel[0].real)
         self._integrand: Complexes = np.asarray(np.exp(log_value + kernel - scale), dtype=np.complex128)
         self._integrand[0] *= 0.5
-        errors = np.exp(np.minimum(log_errors + kernel.real - scale, 700.0))
+        errors = exp_or_infinite(log_errors + kernel.real - scale)
         found = np.abs(self._integrand)
         whole = float(found.sum())
         rounding = 1.01 * float(np.sum(errors * (1.0 + kernel_error) + found * kernel_error)) + UNIT * (number + 64.0) * whole
@@ -204,27 +220,37 @@ class Part:
         count, number = self._releases.count, self._jumps.number
         a, b = np.log(np.maximum(sizes[0], TINY)), np.log(np.maximum(sizes[1], 1e-300))
         if number is not None:
-            safe = np.where(np.abs(jumps) > 1e-300, jumps, 1e-300)
+            safe = np.where(np.abs(jumps) > _LEAST, jumps, _LEAST)
             log_value = log_binomial(count, number) + (count - number) * log_bulk + number * np.log(safe)
             size = log_binomial(count, number) + (count - number) * a + number * b
             relative = (count - number) * errors[0] / sizes[0]
-            relative = relative + (number * errors[1] / np.maximum(sizes[1], 1e-300) if number else 0.0)
-            relative = relative + ELEMENTARY * (
-                (count - number) * np.abs(log_bulk) + number * (1.0 + np.abs(np.log(safe))) + 1.0 + number * math.log(count + 2.0)
+            if number:
+                # What is below the least is taken for it: off by no more than both together.
+                relative = relative + number * errors[1] / np.maximum(sizes[1], _LEAST) + np.where(np.abs(jumps) > _LEAST, 0.0, 2.0)
+            relative = relative + expm1_or_infinite(
+                ELEMENTARY
+                * ((count - number) * np.abs(log_bulk) + number * (1.0 + np.abs(np.log(safe))) + 1.0 + number * math.log(count + 2.0))
             )
-            return log_value, size + np.log(1.01 * np.maximum(relative, 1e-300))
+            return log_value, size + np.log(1.01 * relative)
         one = np.exp(log_bulk)
-        ratio = jumps / np.where(np.abs(one) > TINY, one, TINY)
+        is_tiny = ~(np.abs(one) > 2.0 * TINY)
+        # There the bulk counts as TINY and turns the jumps with it.
+        jumps_error = errors[1] + _LEAST + np.where(is_tiny, 2.0 * np.abs(jumps), 0.0)
+        ratio = jumps / np.where(is_tiny, TINY, one)
         rho, base = count * log1p_complex(ratio), count * log_bulk
         near = rho.real < 1.0
         with np.errstate(divide="ignore"):
             grown = np.log(np.asarray(expm1_complex(np.asarray(np.where(near, rho, 0.0), dtype=np.complex128)), dtype=np.complex128))
         log_value = base + np.where(near, grown, rho + np.log1p(-np.exp(-np.where(near, 1.0, rho))))
         first = np.log(1.01 * count * errors[0]) + (count - 1) * a + _log_expm1((count - 1) * np.logaddexp(0.0, b - a))
-        moved = np.logaddexp(first, np.log(1.01 * count * errors[1]) + (count - 1) * np.logaddexp(a, b))
-        depth = 4.0 + np.abs(base) + 2.0 * np.abs(rho) + np.minimum(np.abs(log_value), 1e6)
-        amount = ELEMENTARY * depth + 16.0 * UNIT * count * np.abs(ratio) / np.maximum(np.abs(1.0 + ratio), TINY)
-        own = np.log(4.0 * amount) + base.real + np.maximum(rho.real, 0.0) + np.minimum(np.log(np.maximum(np.abs(rho), 1e-300)), 0.0)
+        moved = np.logaddexp(first, np.log(1.01 * count * jumps_error) + (count - 1) * np.logaddexp(a, b))
+        # Where the value is 0 no logarithm was rounded.
+        depth = 4.0 + np.abs(base) + 2.0 * np.abs(rho) + np.where(np.isfinite(log_value), np.abs(log_value), 0.0)
+        amount = np.where(ELEMENTARY * depth < 0.5, 4.0 * ELEMENTARY * depth, math.inf)
+        own = np.log(amount) + np.maximum(rho.real, 0.0) + np.minimum(np.log(np.maximum(np.abs(rho), 1e-300)), 0.0)
+        # The quotient's rounding, even where 1 + the quotient is nearly 0.
+        turned = 16.0 * UNIT * np.abs(ratio) + 1e-300
+        own = base.real + np.logaddexp(own, np.log(1.01 * count * turned) + (count - 1) * np.log(np.abs(1.0 + ratio) + turned))
         return log_value, np.logaddexp(moved, own)
 
     def estimate(self, epsilon: float) -> tuple[float, float]:
@@ -243,7 +269,7 @@ class Part:
         """Proved (log lower, log upper) of this part of delta(epsilon), but for what is left out of P: who adds parts counts it."""
         scale = self._scale - self.tilt * epsilon
         total, _ = self._sums(epsilon)
-        cut = math.exp(min(self._log_cut - self.tilt * epsilon - scale, 700.0))
+        cut = float(exp_or_infinite(np.array(self._log_cut - self.tilt * epsilon - scale)))
         error = 1.01 * (self._rounding + abs(epsilon) * self._phase + cut)
         slack = 8.0 * UNIT * (abs(self._scale) + abs(self.tilt * epsilon) + 8.0)
         high = scale + math.log(max(total, 0.0) + error) + slack
@@ -255,16 +281,21 @@ class Part:
         below = -self.tilt * self.period
         fall = (self._alias_tilt - self.tilt) * self.period
         above = self._alias_size - self._alias_tilt * epsilon - fall - math.log(-math.expm1(-fall))
-        both = math.exp(min(self._log_mass + below - math.log(-math.expm1(below)) - scale, 700.0)) + math.exp(min(above - scale, 700.0))
-        return both * (1.0 + 1e-9)
+        both = exp_or_infinite(np.array([self._log_mass + below - math.log(-math.expm1(below)), above]) - scale)
+        return float(both.sum()) * (1.0 + 1e-9)
 
 
 def log_beyond(releases: Releases, cut: Cut, jumps: Jumps) -> float:
     """log of a bound on the probability of what is left out, any release beyond the end of P: of its bulk, if none has a jump. (T1)"""
+    return min(log_beyond_one(releases, cut, jumps) + math.log(releases.count) * (1.0 + 4.0 * UNIT), 0.0)
+
+
+def log_beyond_one(releases: Releases, cut: Cut, jumps: Jumps) -> float:
+    """The same of one release."""
     total = -math.inf
     for weight, shift in zip(releases.upper.mixture.weights, releases.upper.shifts, strict=True):
         distance = cut.end - shift
         total = log_add(total, math.log(weight) - (0.5 * distance * distance + math.log(2.0) if distance > 0.0 else 0.0))
     if jumps.number == 0:
         total -= max(cut.steepness * (cut.end - cut.centre) * (1.0 - 1e-12) - 1e-9, 0.0)
-    return min(total + math.log(releases.count) + 1e-12 * (1.0 + abs(total)), 0.0)
+    return total + 1e-12 * (1.0 + abs(total))
