@@ -2,13 +2,13 @@ r"""Moment functions of Laplace releases, whole and sampled. Their loss has atom
 
 from __future__ import annotations
 
-import itertools
 import math
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from zetadp.accountants.arithmetic import UNIT
 from zetadp.accountants.densities.bounded_transforms import LARGEST_EXPONENT, ClosedForm, check_exponent
 from zetadp.accountants.densities.heights import sum_on_line
 from zetadp.accountants.densities.mixtures import Mixture
@@ -26,7 +26,12 @@ _WEIGHT_ERROR = 1e-13
 _LEVELS = np.array([0.6, 0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5])
 """Of L', as shares of its largest value."""
 
-_MOST_CELLS = 200_000
+_MOST_CELLS, _MOST_SPLITS = 200_000, 40
+_WIDEST, _BLOCK, _FINENESS = 0.4, 0.25, 0.02
+"""Half-length of the longest panel; longest block of cells; and what the integrand's logarithm changes by in a cell, about."""
+
+_LARGEST_REACH = 600.0
+"""How far copies may be moved: e to this is nearly the largest float."""
 
 _RATIO = 4.0
 """Sum of the half axes of the Bernstein ellipse around each panel, in units of its half-length."""
@@ -58,6 +63,37 @@ class WholeLaplace(ClosedForm):
 
 
 @final
+class _Rises(NamedTuple):
+    """Slopes p and q of log P and log Q, their difference L', and bounds on the relative error of L' and on its absolute one."""
+
+    p: Floats
+    q: Floats
+    rise: Floats
+    relative: Floats
+    absolute: float
+
+
+@final
+class _Cells(NamedTuple):
+    """Cells of one interval between shifts: of their ends H and its error, of each cell the rest.
+
+    Attributes:
+      ratio, error: H = G / L' at the n + 1 ends, and bounds on its error.
+      sign: of H', -1 or 1 in the whole cell, or 0 if it may change.
+      turned: int |H'| where the sign may change, else 0.
+      mass: of G, from below.
+      rise: L', from below.
+    """
+
+    ratio: Floats
+    error: Floats
+    sign: Floats
+    turned: Floats
+    mass: Floats
+    rise: Floats
+
+
+@final
 class MixedLaplace(Transform):
     r"""A pair of Laplace mixtures (a sampled release).
 
@@ -68,12 +104,19 @@ class MixedLaplace(Transform):
     def __init__(self, upper: Mixture, lower: Mixture, count: int) -> None:
         self._upper, self._lower, self.count = upper, lower, count
         self._breaks = np.array(sorted({*upper.shifts, *lower.shifts}))
+        self._reach = float(np.max(np.abs(self._breaks)))
+        if self._reach > _LARGEST_REACH:
+            raise TransformUnavailable(f"it moves its noise by {self._reach:.3g} scales: expected at most {_LARGEST_REACH:g}")
         ends = self._breaks[[0, -1]]
-        log_upper, log_lower = _log_density(upper, ends), _log_density(lower, ends)
-        self._end_loss, self._end_log_mass = log_upper - log_lower, log_upper
+        self._end_loss, self._end_log_mass, error = self._loss(ends)
         # Rounded up, so no loss is beyond it.
-        self.largest_loss = float(self._end_loss[1]) + 4.0 * ELEMENTARY * (2.0 + float(np.max(np.abs(self._breaks))))
+        self.largest_loss = float(self._end_loss[1] + error[1]) * (1.0 + 4.0 * UNIT)
         self.scale = max(self.largest_loss, -float(self._end_loss[0]))
+
+    def _loss(self, x: Floats) -> tuple[Floats, Floats, Floats]:
+        """(L, log of P's density, bound on the error of L) at x, wherever rounding puts x."""
+        (own, own_error), (other, other_error) = (_log_ratio(side, x, self._reach) for side in (self._upper, self._lower))
+        return own - other, own - np.abs(x) - math.log(2.0), own_error + other_error + 2.0 * UNIT * np.abs(own - other)
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
         if tilt * self.scale > LARGEST_EXPONENT:
@@ -100,85 +143,141 @@ class MixedLaplace(Transform):
     def _moving(self, tilt: float, moment: float) -> tuple[Floats, Floats]:
         r"""Shares of e^moment, m and c of shape (n,): at every height u the modulus is at most M(tilt) - (m - c / u) e^moment. (D3)
 
-        G = P e^{tilt L} and H = G / L', whose logarithms change by at most ``slope`` in a unit of x. Where L' >= some level, the integral
-        of G e^{iuL} is at most 1/u times H at both ends and its variation; the rest counts with its modulus.
+        G = P e^{tilt L} and H = G / L'. Where L' >= some level, the integral of G e^{iuL} is at most 1/u times H at both ends and its
+        variation; the rest counts with its modulus.
         """
-        slope = 2.0 * tilt + 3.0
-        space = min(0.02, 0.02 / slope)
-        if not float(self._breaks[-1] - self._breaks[0]) < _MOST_CELLS * space:
+        parts = [self._cells(begin, end, tilt, moment) for begin, end in zip(self._breaks[:-1], self._breaks[1:], strict=True)]
+        cells = [one for one in parts if one is not None]
+        if not cells or len(cells) < len(parts) or sum(one.sign.size for one in cells) > _MOST_CELLS:
             return np.zeros(1), np.zeros(1)
-        masses, turns, rises = list[Floats](), list[Floats](), list[Floats]()
-        breaks: list[float] = self._breaks.tolist()
-        for begin, end in itertools.pairwise(breaks):
-            x: Floats = np.linspace(begin, end, max(math.ceil((end - begin) / space), 2) + 1)
-            width = float(x[1] - x[0])
-            (log_upper, p), (log_lower, q) = (_log_density_and_slope(side, x) for side in (self._upper, self._lower))
-            weight = np.exp(np.minimum(log_upper + tilt * (log_upper - log_lower) - moment, LARGEST_EXPONENT))
-            rise = (p - q) * (1.0 - 1e-9) - ELEMENTARY * (4.0 + 2.0 * float(np.max(np.abs(x))))
-            ratio = weight / np.maximum(rise, 1e-300)
-            turning = np.abs((tilt + 2.0) * p - (tilt - 1.0) * q) <= 2.0 * slope * width
-            grown = math.exp(slope * width)
-            change = np.abs(np.diff(ratio)) + np.where(turning[:-1] | turning[1:], 3.0 * slope * width**2 * grown * ratio[:-1], 0.0)
-            masses.append(np.minimum(weight[:-1], weight[1:]) * (width / grown))
-            turns.append(np.stack([change, ratio[:-1], ratio[1:]]))
-            rises.append(np.minimum(rise[:-1], rise[1:]))
-        found = [self._above(level, masses, turns, rises) for level in max(float(rise.max()) for rise in rises) * _LEVELS]
+        found = [_above(level, cells) for level in max(float(one.rise.max()) for one in cells) * _LEVELS]
         return tuple(np.array(column) for column in zip(*found, strict=True))  # type: ignore[return-value]
 
-    @staticmethod
-    def _above(level: float, masses: list[Floats], turns: list[Floats], rises: list[Floats]) -> tuple[float, float]:
-        """(m, c) of all cells in which L' is at least this level."""
-        mass = turn = 0.0
-        for weight, (change, before, after), rise in zip(masses, turns, rises, strict=True):
-            kept = rise >= level
-            edges = np.diff(kept.astype(int), prepend=0, append=0)
-            mass += float(weight[kept].sum())
-            turn += float(change[kept].sum() + before[np.flatnonzero(edges > 0)].sum() + after[np.flatnonzero(edges < 0) - 1].sum())
-        return mass * (1.0 - 1e-9), turn * (1.0 + 1e-9)
+    def _cells(self, begin: float, end: float, tilt: float, moment: float) -> _Cells | None:
+        """Cells so short that log G and log H change little in each; None if there were too many."""
+        edges: Floats = np.linspace(begin, end, math.ceil((end - begin) / _BLOCK) + 1)
+        length = float(edges[1] - edges[0])
+        inside = 0.5 * (begin + end)
+        at = self._rises(edges, inside)
+        # L' changes by a factor of e^2 in a unit of x at most.
+        steepest = np.maximum(at.rise[:-1], at.rise[1:]) * math.exp(2.0 * length) * 1.01 + at.absolute
+        slope = 3.0 + 2.0 * tilt * steepest
+        numbers = np.maximum(np.ceil(length * slope / _FINENESS), 2.0)
+        if not float(numbers.sum()) < _MOST_CELLS:
+            return None
+        counts = numbers.astype(int)
+        place = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        x = np.append(np.repeat(edges[:-1], counts) + place * np.repeat(length / numbers, counts), end)
+        width, slope = np.diff(x), np.repeat(slope, counts)
+        loss, log_density, loss_error = self._loss(x)
+        at = self._rises(x, inside)
+        weight = np.exp(np.minimum(log_density + tilt * loss - moment, LARGEST_EXPONENT))
+        # Of log G: its density's, at a place that is itself rounded, and tilt times that of L.
+        slack = ELEMENTARY * (8.0 + 2.0 * self._reach) + (1.0 + tilt) * (loss_error + 4.0 * UNIT * np.abs(loss))
+        rise = at.rise * (1.0 - at.relative) - at.absolute
+        ratio = weight / np.maximum(rise, 1e-300)
+        doubt = 1.01 * (slack + 2.0 * at.relative + 2.0 * at.absolute / np.maximum(rise, 1e-300))
+        error = np.where((rise > 0.0) & (doubt < 0.1), 1.01 * doubt * ratio, math.inf)
+        change = tilt * at.rise + 2.0 * at.p + at.q
+        unsure = 2.0 * slope * width + 1e-9 * slope
+        sign = np.where(np.abs(change[:-1]) > unsure, np.sign(change[:-1]), 0.0)
+        grown = np.exp(slope * width)
+        turned = np.where(sign == 0.0, 3.0 * slope * width * width * grown * (ratio[:-1] + error[:-1]), 0.0)
+        mass = np.minimum(weight[:-1], weight[1:]) * (width / grown) * np.maximum(1.0 - 2.0 * np.maximum(slack[:-1], slack[1:]), 0.0)
+        return _Cells(ratio, error, sign, turned, mass, np.minimum(rise[:-1], rise[1:]))
+
+    def _rises(self, x: Floats, inside: Floats | float) -> _Rises:
+        """Slopes at x, in the interval between shifts that ``inside`` lies in: its ends belong to two of them."""
+        (p, own, own_mass), (q, other, other_mass) = (_slope(side, x, inside) for side in (self._upper, self._lower))
+        rounding = ELEMENTARY * (4.0 + 2.0 * self._reach)
+        if own is not None and other is not None:
+            return _Rises(p, q, own - other, rounding * (1.0 + 1.0 / own_mass + 1.0 / other_mass), 0.0)
+        least = min(*self._upper.weights, *self._lower.weights)
+        return _Rises(p, q, p - q, np.zeros_like(x), rounding - ELEMENTARY * math.log(least))
 
     def line(self, tilt: float, step: float, number: int, tolerance: float) -> LineValues:
         return sum_on_line(self._nodes(tilt, step * number, tolerance), tilt, step, number)
 
     def _nodes(self, tilt: float, height: float, tolerance: float) -> Nodes:
         check_exponent(tilt * self.scale)
-        # On the ellipse |Re| grows by up to 17/8 and |Im| by 15/8 of the half-length d; |log P|' and |log Q|' are at most 1, and
-        # |arg| at most |Im|: beside the panel's least value the integrand is at most e^{(2t + 1) 25/8 d + 2 u 15/8 d} / cos(15/8 d)^t.
-        wanted = 2.0 * _POINTS * math.log(_RATIO) - math.log(8.0 / tolerance)
-        half = min(0.4, wanted / (2.0 * ((2.0 * tilt + 1.0) * 3.125 + 2.0 * height * 1.875 + 2.0 * tilt)))
-        lengths = np.diff(self._breaks)
-        panels = np.ceil(lengths / (2.0 * half)).astype(int)
-        if int(panels.sum()) * _POINTS > MOST_NODES:
-            raise TransformUnavailable(f"it would take more than {MOST_NODES} quadrature nodes: the noise is too small")
-        # Panel i of an interval starts i panel lengths after it.
-        number = np.arange(int(panels.sum())) - np.repeat(np.cumsum(panels) - panels, panels)
-        halves = np.repeat(0.5 * lengths / panels, panels)[:, None]
-        edges = np.repeat(self._breaks[:-1], panels) + 2.0 * number * halves[:, 0]
-        x = (edges[:, None] + halves * (1.0 + _POSITIONS)).ravel()
-        log_upper, log_lower = _log_density(self._upper, x), _log_density(self._lower, x)
-        log_weight = np.concatenate([np.log(halves * _WEIGHTS).ravel() + log_upper, self._end_log_mass])
-        loss = np.concatenate([log_upper - log_lower, self._end_loss])
+        centres, halves, growth = self._panels(tilt, height, 2.0 * _POINTS * math.log(_RATIO) - math.log(8.0 / tolerance))
+        x = (centres[:, None] + halves[:, None] * _POSITIONS).ravel()
+        loss, log_density, loss_error = self._loss(np.concatenate([x, self._breaks[[0, -1]]]))
+        log_weight = log_density + np.concatenate([np.log(halves[:, None] * _WEIGHTS).ravel(), np.zeros(2)])
         size = float(np.sum(np.exp(log_weight) + np.exp(log_weight + tilt * loss)))
-        growth = half * ((2.0 * tilt + 1.0) * 3.125 + 2.0 * height * 1.875) - tilt * math.log(math.cos(1.875 * half))
         # 64/15 max |F| d / (1 - 1/16) 4^-64 for each panel; the panel's own share of ``size`` bounds max |F| d.
         quadrature = 5.0 * size * math.exp(growth) * _RATIO ** (-2.0 * _POINTS)
-        reach = float(np.max(np.abs(self._breaks)))
-        error = np.full(loss.shape, ELEMENTARY * (2.0 + reach) * len(self._upper.shifts))
-        return Nodes(log_weight.astype(np.complex128), loss.astype(np.complex128), error + _WEIGHT_ERROR, 2.0 * error, quadrature)
+        error = np.full(loss.shape, ELEMENTARY * (8.0 + 2.0 * self._reach) + _WEIGHT_ERROR) + loss_error
+        return Nodes(log_weight.astype(np.complex128), loss.astype(np.complex128), error, loss_error, quadrature)
+
+    def _panels(self, tilt: float, height: float, wanted: float) -> tuple[Floats, Floats, float]:
+        r"""(centres, half-lengths, log of how far integrands on the ellipses exceed the panels' least values), about ``wanted`` at most.
+
+        On the ellipse \|Re\| grows by up to 17/8 and \|Im\| by 15/8 of the half-length d. \|log P\|' and \|log Q\|' are at most 1 and
+        \|arg\| at most \|Im\|; or L' at most its value at the centre times e^{17/4 d} / cos(15/8 d)^2. (Q4)
+        """
+        edges = self._breaks
+        numbers = np.ceil(np.diff(edges) / (2.0 * _WIDEST)).astype(int)
+        for _ in range(_MOST_SPLITS):
+            if int(numbers.sum()) * _POINTS > MOST_NODES:
+                raise TransformUnavailable(f"it would take more than {MOST_NODES} quadrature nodes: the noise is too small")
+            # Panel i of a piece starts i panel lengths after it; where it ends the next one begins, to the bit.
+            place = np.arange(int(numbers.sum())) - np.repeat(np.cumsum(numbers) - numbers, numbers)
+            edges = np.append(np.repeat(edges[:-1], numbers) + place * np.repeat(np.diff(edges) / numbers, numbers), edges[-1])
+            halves, centres = 0.5 * np.diff(edges), 0.5 * (edges[:-1] + edges[1:])
+            at = self._rises(centres, centres)
+            steep = (at.rise * (1.0 + at.relative) + at.absolute) * np.exp(4.25 * halves) / np.cos(1.875 * halves) ** 2
+            by_slopes = (2.0 * tilt + 1.0) * 3.125 * halves + 2.0 * height * 1.875 * halves - tilt * np.log(np.cos(1.875 * halves))
+            by_loss = 3.125 * halves + (5.0 * tilt + 1.875 * height) * steep * halves
+            growth = np.minimum(by_slopes, by_loss)
+            numbers = np.minimum(np.ceil(growth / max(wanted, 1.0)), 1000.0).astype(int)
+            if int(numbers.max()) <= 1:
+                return centres, halves, float(growth.max())
+        raise TransformUnavailable("its panels would have to be too short")
 
 
-def _log_density_and_slope(mixture: Mixture, x: Floats) -> tuple[Floats, Floats]:
-    """The same with its derivative, for x between two neighbouring shifts, ends included."""
-    middle = 0.5 * (x[0] + x[-1])
-    exponent = np.array([math.log(w) - np.abs(x - a) for w, a in zip(mixture.weights, mixture.shifts, strict=True)])
-    peak = exponent.max(axis=0)
-    shares = np.exp(exponent - peak)
-    signs = np.array([1.0 if a > middle else -1.0 for a in mixture.shifts])
-    total = shares.sum(axis=0)
-    return peak + np.log(total) - math.log(2.0), (signs @ shares) / total
+def _above(level: float, cells: list[_Cells]) -> tuple[float, float]:
+    """(m, c) of all cells in which L' is at least this level."""
+    mass = turn = 0.0
+    for one in cells:
+        kept = (one.rise >= level) & np.isfinite(one.error[:-1]) & np.isfinite(one.error[1:])
+        error = np.where(np.isfinite(one.error), one.error, 0.0)
+        sign = np.where(kept, one.sign, 0.0)
+        # Where H' keeps its sign the differences add up to that of the ends, whatever rounding does in between.
+        corners = np.abs(np.diff(sign, prepend=0.0, append=0.0))
+        mass += float(one.mass[kept].sum())
+        turn += float(sign @ np.diff(np.where(np.isfinite(one.error), one.ratio, 0.0))) + float(corners @ error)
+        edges = np.diff(kept.astype(float), prepend=0.0, append=0.0) != 0.0
+        turn += float(one.turned[kept].sum()) + float((one.ratio + error)[edges].sum())
+    return mass * (1.0 - 1e-9), turn * (1.0 + 1e-9)
 
 
-def _log_density(mixture: Mixture, x: Floats) -> Floats:
-    """log of sum_j w_j e^{-|x - a_j|} / 2; its absolute error is a few UNIT times 1 + |x|."""
-    exponent = np.array([math.log(w) - np.abs(x - a) for w, a in zip(mixture.weights, mixture.shifts, strict=True)])
-    peak = exponent.max(axis=0)
-    return peak + np.log(np.exp(exponent - peak).sum(axis=0)) - math.log(2.0)
+def _log_ratio(mixture: Mixture, x: Floats, reach: float) -> tuple[Floats, Floats]:
+    """log of sum_j w_j e^{|x| - |x - a_j|}, and a bound on its error, x being rounded itself. The weight at 0 is 1 minus the others.
+
+    Args:
+      reach: of shifts and of x.
+    """
+    if mixture.shifts == (0.0,):
+        return np.zeros_like(x), np.zeros_like(x)
+    rounding = ELEMENTARY * (4.0 + 2.0 * reach)
+    pairs = [(w, np.abs(x) - np.abs(x - a)) for w, a in zip(mixture.weights, mixture.shifts, strict=True) if a != 0.0]
+    if 0.0 not in mixture.shifts:
+        exponent = np.array([math.log(w) + z for w, z in pairs])
+        peak = exponent.max(axis=0)
+        return peak + np.log(np.exp(exponent - peak).sum(axis=0)), np.full_like(x, rounding - ELEMENTARY * math.log(min(mixture.weights)))
+    gain, touched = np.zeros_like(x), np.zeros_like(x)
+    for w, z in pairs:
+        gain, touched = gain + w * np.expm1(z), touched + w * (1.0 + np.exp(z))
+    value = np.log1p(gain)
+    return value, rounding * touched / (1.0 + gain) + ELEMENTARY * np.abs(value)
+
+
+def _slope(mixture: Mixture, x: Floats, inside: Floats | float) -> tuple[Floats, Floats | None, Floats]:
+    """(its logarithm's slope, how far that is above the slope of the copy at 0, or None without one, its size beside that copy)."""
+    total, signed, above = np.zeros_like(x), np.zeros_like(x), np.zeros_like(x)
+    own = np.where(inside < 0.0, 1.0, -1.0)
+    for w, a in zip(mixture.weights, mixture.shifts, strict=True):
+        size, sign = w * np.exp(np.abs(x) - np.abs(x - a)), np.where(inside < a, 1.0, -1.0)
+        total, signed, above = total + size, signed + sign * size, above + (sign - own) * size
+    return signed / total, above / total if 0.0 in mixture.shifts else None, total

@@ -216,6 +216,33 @@ def test_the_moments_of_sampled_laplace_noise_stay_below_their_bound(replacing, 
     assert bounds[-1] < moduli[0] - 1e-3
 
 
+@pytest.mark.parametrize("replacing", [False, True], ids=["added", "replaced"])
+def test_the_moments_of_tiny_laplace_losses_stay_below_their_bound(replacing):
+    # Losses of 1e-7 of rare samples: tilts and heights are as large as they are small.
+    pair = replaced(1e-7, 1.4) if replacing else group(1e-7, 1.4, 3)
+    transform = MixedLaplace(pair.upper, pair.lower, 10**6)
+    tilt, heights = 3.0 / transform.scale, np.geomspace(3.0, 300.0, 15) / transform.scale
+    step = 0.2 / transform.scale
+    bounds = transform.log_decay(tilt, heights)
+    moduli = np.log(np.abs(1.0 + transform.line(tilt, step, 3000, 1e-12).minus_one))
+    for height, bound in zip(heights, bounds, strict=True):
+        assert moduli[math.ceil(height / step) :].max() <= bound
+    assert bounds[-1] < moduli[0] - 1e-3
+
+
+@pytest.mark.parametrize(
+    ("probability", "scale", "count", "delta", "size"),
+    [(5.5e-6, 10.4, 462_322, 5e-15, 7), (1.5e-6, 3.3, 66_350, 1.6e-10, 5), (3.9e-6, 0.18, 645_668, 1e-100, 1)],
+)
+def test_rare_laplace_samples_have_narrow_brackets_within_a_grids(probability, scale, count, delta, size):
+    event = Repeated(count=count, event=PoissonSampled(probability=probability, event=laplace(scale)))
+    event = Grouped(size=size, unit="user", event=event) if size > 1 else event
+    bound, grid = profile(event).epsilon(delta), accountant_named("fft").profile(event).epsilon(delta)
+    assert grid.lower <= bound.upper
+    assert bound.lower <= grid.upper
+    assert bound.upper - bound.lower <= 1e-7 * bound.upper
+
+
 @pytest.mark.parametrize(
     ("probability", "scale", "count", "delta"), [(0.2, 2.0, 500, 1e-6), (0.01, 0.5, 3000, 1e-20), (0.5, 0.3, 60, 1e-4)]
 )

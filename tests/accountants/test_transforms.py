@@ -245,18 +245,24 @@ def test_without_the_cut_impossible_outcomes_rule():
 # -- Laplace -------------------------------------------------------------------------------------------------------------------------
 
 
+def exact_density(mixture, x):
+    """Of Laplace noise; the weight at 0 stands for 1 minus the others."""
+    others = [(w, a) for w, a in zip(mixture.weights, mixture.shifts, strict=True) if a != 0.0]
+    rest = (1 - mpmath.fsum(w for w, _ in others)) * mpmath.exp(-abs(x)) if 0.0 in mixture.shifts else 0
+    return (rest + mpmath.fsum(w * mpmath.exp(-abs(x - mpmath.mpf(a))) for w, a in others)) / 2
+
+
 def exact_laplace(pair, s):
     """E_P[e^{sL}] - 1."""
 
-    def density(mixture, x):
-        return mpmath.fsum(w * mpmath.exp(-abs(x - mpmath.mpf(a))) / 2 for w, a in zip(mixture.weights, mixture.shifts, strict=True))
-
     def integrand(x):
-        p, q = density(pair.upper, x), density(pair.lower, x)
+        p, q = exact_density(pair.upper, x), exact_density(pair.lower, x)
         return p * mpmath.expm1(s * mpmath.log(p / q))
 
     edges = [mpmath.mpf(a) for a in sorted({*pair.upper.shifts, *pair.lower.shifts})]
-    panels = [x for a, b in pairwise(edges) for x in mpmath.linspace(a, b, 2 + int(abs(s) * (b - a) / 8))[:-1]]
+    turned = [s * mpmath.log(exact_density(pair.upper, x) / exact_density(pair.lower, x)) for x in edges]
+    counts = [2 + int((abs(after - before) + b - a) / 4) for (before, after), (a, b) in zip(pairwise(turned), pairwise(edges), strict=True)]
+    panels = [x for n, (a, b) in zip(counts, pairwise(edges), strict=True) for x in mpmath.linspace(a, b, n)[:-1]]
     return integrand(edges[0]) + integrand(edges[-1]) + mpmath.quad(integrand, [*panels, edges[-1]])
 
 
