@@ -7,7 +7,9 @@ import os
 from collections.abc import Callable
 from itertools import zip_longest
 from pathlib import Path
+from typing import Final
 
+from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.child import run_request
 from zetadp.trainer.engine.noise.run_key import ONCE, run_key
 from zetadp.trainer.engine.run import CHECKPOINT, MODEL
@@ -15,6 +17,9 @@ from zetadp.trainer.errors import TrainingStopped
 from zetadp.trainer.request import NOISE_KEY, RELEASES, REQUEST, RunSecret, TrainingRequest
 from zetadp.trainer.specs.releases import Recorded, Release, Repeated, RunAttempt, read_releases
 from zetadp.trainer.specs.report import TrainingEvent
+
+ATTEMPTS_BESIDE: Final = 3
+"""Attempts that are recorded though they took no step: a release before all steps, a count after them, and the last attempt."""
 
 
 def repeat(request: TrainingRequest, secret: bytes, recorded: Recorded, workdir: Path, report: Callable[[TrainingEvent], None]) -> Repeated:
@@ -25,8 +30,13 @@ def repeat(request: TrainingRequest, secret: bytes, recorded: Recorded, workdir:
       secret: what the run's randomness follows from.
       workdir: an empty folder.
     Raises:
+      InvalidParameter: more attempts are recorded than a run of the plan leaves.
       PrivacyError, TrainingAborted, OSError: as the training itself.
     """
+    # Each of them but the last released something or took a step: each costs a beginning, with all data read.
+    count, steps = len(recorded.attempts), request.plan.steps
+    if count > (most := steps + ATTEMPTS_BESIDE):
+        raise InvalidParameter("releases.txt", f"of at most {most} attempts, for a plan of {steps} steps", count)
     (workdir / REQUEST).write_text(request.model_dump_json())
     followers = [*recorded.attempts[1:], None]
     for attempt, following in zip(recorded.attempts, followers, strict=True):

@@ -29,7 +29,7 @@ from zetadp.app.certificates.issuing.issue import data_manifest_of, spec_file
 from zetadp.app.certificates.log import journal
 from zetadp.app.certificates.log.beacons import beacon_of
 from zetadp.app.certificates.log.checkpoint import LogHead
-from zetadp.app.certificates.log.entries import PLAN, plan_entry
+from zetadp.app.certificates.log.entries import PLAN, plan_digest, plan_entry
 from zetadp.app.certificates.log.service import head_of
 from zetadp.app.certificates.log.time_stamps import CONTENT_TYPE, StampRefused, accept_answer, of_different_signers, stamp_request
 from zetadp.app.certificates.signing.canonical import canonical_json
@@ -154,11 +154,17 @@ def is_repeatable(document: TrainingDocument, settings: Settings) -> bool:
     return settings.keep_noise_keys and why_not_repeatable(document.spec, document.runtime, document.plan) is None
 
 
-def secret_of(facts: AnnouncedFacts, job_id: str, settings: Settings) -> bytes | None:
+def secret_of(facts: AnnouncedFacts, attempts: Attempts, job_id: str, settings: Settings) -> bytes | None:
     """What the run's randomness follows from; None where that is nothing that was kept."""
     if facts.noise_key is None:
         return None
-    return run_secret(noise_key_of(storage_of(settings).store, job_id), facts.beacon)
+
+    def planned(session: Session) -> str:
+        row = session.get(AnnouncedPlanRow, facts.index)
+        assert row is not None  # the facts are of it
+        return plan_digest(PlanStatement.model_validate_json(row.statement))
+
+    return run_secret(noise_key_of(storage_of(settings).store, job_id), attempts.reading(planned), facts.beacon)
 
 
 def stamped(settings: Settings, text: str) -> list[str]:

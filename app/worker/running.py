@@ -224,9 +224,12 @@ class _Run:
         path = place.folder / NOISE_KEY
         path.unlink(missing_ok=True)
         announced = self._announced
-        secret = None if announced is None else self._patiently(lambda: secret_of(announced, self._attempt.job_id, self._settings))
+        secret = None if announced is None else self._secret(announced)
         if secret is not None:
             write_once(path, RunSecret(secret=secret.hex(), attempt=self._attempt.number).model_dump_json().encode())
+
+    def _secret(self, announced: AnnouncedFacts) -> bytes | None:
+        return self._patiently(lambda: secret_of(announced, self._attempts, self._attempt.job_id, self._settings))
 
     def _data_sets(self, place: Workspace) -> Path:
         """The folder of the data sets made from uploads, with the one that this job needs."""

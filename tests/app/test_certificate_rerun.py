@@ -20,6 +20,7 @@ from tests.app.witness_harness import Log
 from zetadp.app.certificates.issuing.issue import data_manifest_of
 from zetadp.app.certificates.log.beacons import beacon_of, given
 from zetadp.app.certificates.log.cosignatures import cosign, witness_key
+from zetadp.app.certificates.log.entries import plan_digest, plan_statement_of
 from zetadp.app.certificates.log.merkle_proofs import InclusionProof, Proofs, encode
 from zetadp.app.certificates.log.notes import NoteKey
 from zetadp.app.certificates.log.revocations import signed_revocations
@@ -30,6 +31,7 @@ from zetadp.app.certificates.signing.digests import code_manifest, sha256_of
 from zetadp.app.certificates.signing.keys import jwks
 from zetadp.app.certificates.signing.noise_keys import kept_noise_key, run_secret
 from zetadp.app.certificates.verification.audited import RefusedByPolicy, Unrepeatable, prepared_rerun
+from zetadp.app.certificates.verification.verify import read_statement
 from zetadp.app.cli import app
 from zetadp.app.kit.settings import Settings
 from zetadp.app.storage.opening import storage_of
@@ -206,6 +208,13 @@ def releases(*attempts: int) -> str:
     return "\n".join([f"runtime {RuntimeSpec().model_dump_json()}", *(f"attempt {number}" for number in attempts), ""])
 
 
+def planned_in(folder: Path) -> str:
+    """The digest of what was logged of the certificate's plan."""
+    found = plan_statement_of(read_statement((folder / "certificate.json").read_bytes()))
+    assert found is not None
+    return plan_digest(found)
+
+
 def certified(house: Announcing, folder: Path, record: str, *, drops: tuple[str, ...] = ()) -> Path:
     """The folder of a new run that wrote this record and ended with its third start."""
     folder.mkdir()
@@ -266,7 +275,10 @@ def test_a_run_whose_plan_nobody_signed_began_at_no_known_time(tmp_path: Path, c
     found = prepared_rerun(folder, jwks(alone.settings), folder / "opened", Policy.model_validate(BASE))
     assert found.began.startswith("nothing shows when the run began, or that its operator didn't choose among draws")
     assert found.began.endswith(": its randomness follows from the key alone")
-    assert found.secret == run_secret(bytes.fromhex((folder / "opened").read_text()), None)
+    key = bytes.fromhex((folder / "opened").read_text())
+    assert found.secret == run_secret(key, planned_in(folder), None)
+    # Another plan, other code: nothing that the same key draws is shared.
+    assert found.secret != run_secret(key, sha256_of(b"another plan"), None)
     alone.database.close()
 
 

@@ -114,11 +114,15 @@ class Kept:
     def sampling(self, step: int, /) -> RandomStream:
         return self._right.sampling(step)
 
-    def noise(self, _step: int, /) -> RandomStream:
+    @property
+    def binds_noise(self) -> bool:
+        return False
+
+    def noise(self, _step: int, _vector: Tensor, /) -> RandomStream:
         return RandomStream(self._key, self.origin)
 
-    def noise_source(self, step: int, device: torch.device, /) -> NoiseSource[Tensor]:
-        return TorchSource(self.noise(step), device)
+    def noise_source(self, step: int, vector: Tensor, /) -> NoiseSource[Tensor]:
+        return TorchSource(self.noise(step, vector), vector.device)
 
 
 def test_a_seed_repeats_its_noise_and_nothing_is_guaranteed_of_it(spec: ZetaDpSgd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -234,7 +234,11 @@ def functional(noise: Callable[[Clipping], Gaussian | Laplace]) -> Case:
     clipping = (L1Clipping if noise is laplace else FlatClipping)(bound=float(apart) * 1.01)
     mechanism = noise(clipping)
     plan = StatisticReleasePlan(mechanism=mechanism, numbers=len(sums[0]), units=UNITS, steps=1, delta=1e-5)
-    return Case(mechanism, plan.event, lambda world, seed: released(plan, code, rows[: UNITS - 1 + world], source_of(seed)))
+    return Case(
+        mechanism,
+        plan.event,
+        lambda world, seed: released(plan, code, rows[: UNITS - 1 + world], lambda _sums: RandomStream.from_seed(seed, "noise")),
+    )
 
 
 def noisy_feature() -> Case:
@@ -254,7 +258,7 @@ def noisy_count() -> Case:
     worlds = [HeldOutRecords(network, layout, held_out[: UNITS - 1 + world], right[: UNITS - 1 + world]) for world in (0, 1)]
 
     def run(world: int, seed: int) -> object:
-        return worlds[world].noisy_accuracy(state, evaluation, RandomStream.from_seed(seed, "count"))
+        return worlds[world].noisy_accuracy(state, evaluation, lambda _count: RandomStream.from_seed(seed, "count"))
 
     return Case(evaluation.mechanism, Release(mechanism=evaluation.mechanism), run)
 

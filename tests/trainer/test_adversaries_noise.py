@@ -159,11 +159,15 @@ class Stuck:
     def sampling(self, step: int, /) -> RandomStream:
         return self.honest.sampling(step)
 
-    def noise(self, step: int, /) -> RandomStream:
-        return self.honest.noise(self.drawn_as(step))
+    @property
+    def binds_noise(self) -> bool:
+        return False
 
-    def noise_source(self, step: int, device: torch.device, /) -> NoiseSource[Tensor]:
-        return self.honest.noise_source(self.drawn_as(step), device)
+    def noise(self, step: int, vector: Tensor, /) -> RandomStream:
+        return self.honest.noise(self.drawn_as(step), vector)
+
+    def noise_source(self, step: int, vector: Tensor, /) -> NoiseSource[Tensor]:
+        return self.honest.noise_source(self.drawn_as(step), vector)
 
 
 def watched(

@@ -227,9 +227,8 @@ def test_released_noise_has_the_plans_scale(noise):
     spec = spec_of(noise=noise, hidden=7)
     plan = spec.plan_with(facts_of(features=14), 1.7)
     table, public = rows(features=14), code(14, 7)
-    source = sums_release.TorchSource(RandomStream.from_seed(6, "noise"), torch.device("cpu"))
-    truth = public.sums(table)
-    noises = torch.cat([sums_release.released(plan, public, table, source) - truth for _ in range(300)])
+    truth, streams = public.sums(table), iter([RandomStream.from_seed(seed, "noise") for seed in range(300)])
+    noises = torch.cat([sums_release.released(plan, public, table, lambda _sums: next(streams)) - truth for _ in range(300)])
     # E|noise| is b for Laplace noise and sqrt(2 / pi) std for Gaussian: within 5 deviations of the mean of 37800 numbers.
     found = noises.abs().mean().item() / (1.0 if noise == "laplace" else math.sqrt(2 / math.pi))
     spread = (1.0 if noise == "laplace" else math.sqrt(math.pi / 2 - 1)) / math.sqrt(len(noises))

@@ -14,7 +14,8 @@ from zetadp.mechanisms.sampling.source import NoiseSource, RandomOrigin, RandomS
 from zetadp.trainer.engine import FreshRandomness, Randomness, SeededRandomness
 from zetadp.trainer.engine.noise.prefetch import NoiseAhead
 
-CPU = torch.device("cpu")
+VECTOR = torch.zeros(1)
+"""Noise that doesn't follow from what it is added to needs its device."""
 LAST = 6
 
 Draw = Callable[[int, NoiseSource[Tensor]], list[Tensor]]
@@ -46,7 +47,7 @@ def _run(randomness: Randomness, draw: Draw) -> list[Tensor]:
     drawn: list[Tensor] = []
     for step in range(1, LAST + 1):
         drawn += [torch.from_numpy(randomness.sampling(step).uniform(2))]
-        drawn += draw(step, randomness.noise_source(step, CPU))
+        drawn += draw(step, randomness.noise_source(step, VECTOR))
     return drawn
 
 
@@ -71,16 +72,16 @@ def test_no_number_is_handed_out_twice(draw: Draw) -> None:
 def test_a_step_that_is_asked_for_again_gets_other_noise() -> None:
     with NoiseAhead(FreshRandomness(), LAST) as ahead:
         for step in (1, 2):
-            ahead.noise_source(step, CPU).standard_normal((4,))
-        again = [ahead.noise_source(3, CPU).standard_normal((4,)) for _ in range(3)]
+            ahead.noise_source(step, VECTOR).standard_normal((4,))
+        again = [ahead.noise_source(3, VECTOR).standard_normal((4,)) for _ in range(3)]
     assert len(torch.cat(again).unique()) == 12
 
 
 def test_steps_that_are_skipped_or_repeated_have_their_own_numbers() -> None:
     steps, plain = (1, 2, 5, 5, 2, 3, LAST - 1, LAST, LAST), SeededRandomness(3)
     with NoiseAhead(SeededRandomness(3), LAST) as ahead:
-        drawn = [ahead.noise_source(step, CPU).standard_normal((4,)) for step in steps]
-    expected = [plain.noise_source(step, CPU).standard_normal((4,)) for step in steps]
+        drawn = [ahead.noise_source(step, VECTOR).standard_normal((4,)) for step in steps]
+    expected = [plain.noise_source(step, VECTOR).standard_normal((4,)) for step in steps]
     assert all(torch.equal(one, other) for one, other in zip(drawn, expected, strict=True))
 
 
@@ -100,14 +101,18 @@ class Watched:
     def sampling(self, step: int, /) -> RandomStream:
         return self._inner.sampling(step)
 
-    def noise(self, step: int, /) -> RandomStream:
-        return self._inner.noise(step)
+    @property
+    def binds_noise(self) -> bool:
+        return False
 
-    def noise_source(self, step: int, device: torch.device, /) -> NoiseSource[Tensor]:
+    def noise(self, step: int, vector: Tensor, /) -> RandomStream:
+        return self._inner.noise(step, vector)
+
+    def noise_source(self, step: int, vector: Tensor, /) -> NoiseSource[Tensor]:
         self.asked.append((step, threading.current_thread().name.partition("_")[0]))
         if step == self._failing:
             raise OSError("no random bytes")
-        return self._inner.noise_source(step, device)
+        return self._inner.noise_source(step, vector)
 
 
 def test_every_step_but_the_first_is_drawn_by_the_thread_and_none_beyond_the_last() -> None:
@@ -120,10 +125,10 @@ def test_a_failure_of_the_thread_is_raised_in_the_step() -> None:
     with NoiseAhead(Watched(failing=3), LAST) as ahead:
         for step in (1, 2):
             ahead.sampling(step)
-            ahead.noise_source(step, CPU).standard_normal((4,))
+            ahead.noise_source(step, VECTOR).standard_normal((4,))
         ahead.sampling(3)
         with pytest.raises(OSError, match="no random bytes"):
-            ahead.noise_source(3, CPU)
+            ahead.noise_source(3, VECTOR)
 
 
 def test_the_thread_ends_with_the_context() -> None:
@@ -135,4 +140,4 @@ def test_the_thread_ends_with_the_context() -> None:
 def test_it_says_where_the_keys_came_from() -> None:
     with NoiseAhead(FreshRandomness(), LAST) as fresh, NoiseAhead(SeededRandomness(1), LAST) as seeded:
         assert (fresh.origin, seeded.origin) == (RandomOrigin.OPERATING_SYSTEM, RandomOrigin.USER_SEED)
-        assert fresh.noise_source(1, CPU).origin is RandomOrigin.OPERATING_SYSTEM
+        assert fresh.noise_source(1, VECTOR).origin is RandomOrigin.OPERATING_SYSTEM

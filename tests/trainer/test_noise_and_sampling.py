@@ -15,6 +15,7 @@ from zetadp.trainer.engine import FreshRandomness, SeededRandomness, TorchSource
 
 COORDINATES = 20_000
 MULTIPLIER, BOUND = 1.5, 0.4
+VECTOR = torch.zeros(1)
 
 
 def check_noise(noise: Tensor, std: float) -> None:
@@ -99,14 +100,15 @@ def test_probability_one_takes_everyone() -> None:
 
 def test_seeded_randomness_differs_by_step_and_by_purpose_and_repeats() -> None:
     first, again = SeededRandomness(5), SeededRandomness(5)
-    draws = {float(stream.uniform(1)[0]) for step in (1, 2, 3) for stream in (first.sampling(step), first.noise(step))}
+    draws = {float(stream.uniform(1)[0]) for step in (1, 2, 3) for stream in (first.sampling(step), first.noise(step, VECTOR))}
     assert len(draws) == 6
-    assert first.noise(2).uniform(3).tolist() == again.noise(2).uniform(3).tolist()
+    assert first.noise(2, VECTOR).uniform(3).tolist() == again.noise(2, VECTOR).uniform(3).tolist()
     assert first.origin is RandomOrigin.USER_SEED
 
 
 def test_fresh_randomness_never_repeats_a_step() -> None:
     one, other = FreshRandomness(), FreshRandomness()
-    draws = {float(stream.uniform(1)[0]) for r in (one, other) for stream in (r.sampling(1), r.sampling(1), r.noise(1), r.noise(1))}
+    asked = [(r.sampling(1), r.sampling(1), r.noise(1, VECTOR), r.noise(1, VECTOR)) for r in (one, other)]
+    draws = {float(stream.uniform(1)[0]) for streams in asked for stream in streams}
     assert len(draws) == 8
     assert one.origin is RandomOrigin.OPERATING_SYSTEM

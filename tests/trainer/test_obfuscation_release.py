@@ -39,7 +39,7 @@ def features(of: Tensor) -> Tensor:
     return (of * torch.linspace(0.01, 1.0, len(of)).reshape(-1, 1, 1, 1)).float()
 
 
-def streams(purpose: str) -> RandomStream:
+def streams(purpose: str, *_vectors: Tensor) -> RandomStream:
     return RandomStream.from_seed(7, purpose)
 
 

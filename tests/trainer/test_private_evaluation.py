@@ -3,6 +3,7 @@ r"""Counts of right answers on private held-out records: what one record changes
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -19,6 +20,10 @@ CLASSES, RECORDS, STD = 4, 600, 7.0
 def _evaluation(units: int = RECORDS, std: float = STD) -> PrivateEvaluation:
     noise = Gaussian(std=std, sensitivity=Sensitivity(l2=1.0, adjacency="add_remove", unit="record"))
     return PrivateEvaluation(mechanism=noise, units=units, every_steps=1)
+
+
+def _stream(seed: int, _count: Tensor) -> RandomStream:
+    return RandomStream.from_seed(seed, "count")
 
 
 def _records(features: Tensor, targets: Tensor) -> tuple[HeldOutRecords, TrainingState]:
@@ -39,7 +44,7 @@ def _count(features: Tensor, targets: Tensor) -> float:
     records, state = _records(features, targets)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Gaussian, "release", watched)
-        records.noisy_accuracy(state, _evaluation(), RandomStream.from_seed(1, "unused"))
+        records.noisy_accuracy(state, _evaluation(), lambda _count: RandomStream.from_seed(1, "unused"))
     return counts[0]
 
 
@@ -75,7 +80,7 @@ def test_the_count_has_the_noise_of_the_plan_and_a_public_divisor() -> None:
     records, state = _records(features, targets)
     # Another divisor than the records that there are: it is the plan's.
     evaluation, count = _evaluation(units=10 * RECORDS), _count(features, targets)
-    told = [records.noisy_accuracy(state, evaluation, RandomStream.from_seed(seed, "count"))["accuracy"] for seed in range(400)]
+    told = [records.noisy_accuracy(state, evaluation, partial(_stream, seed))["accuracy"] for seed in range(400)]
     noise = torch.tensor(told, dtype=torch.float64) * (10 * RECORDS) - count
     # Six standard errors: 21 %.
     assert noise.square().mean().sqrt().item() == pytest.approx(STD, rel=6.0 / math.sqrt(2.0 * 400))

@@ -230,7 +230,7 @@ class Rank:
 @pytest.mark.parametrize("seed", [None, 4], ids=["fresh", "reproducible"])
 def test_no_two_nodes_processes_steps_and_purposes_share_a_stream(seed: int | None) -> None:
     each = [randomness_of(seed, site, Rank(rank)) for site in range(3) for rank in range(2)]
-    streams = [stream for one in each for step in (1, 2) for stream in (one.sampling(step), one.noise(step))]
+    streams = [stream for one in each for step in (1, 2) for stream in (one.sampling(step), one.noise(step, torch.zeros(1)))]
     assert len({stream.uniform(1)[0] for stream in streams}) == 3 * 2 * 2 * 2
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
+from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import ALGORITHMS, AnyTrainingSpec, RuntimeSpec
 from zetadp.trainer.child import run_request
 from zetadp.trainer.engine.noise.run_key import ONCE, run_key
@@ -248,7 +249,8 @@ def test_its_steps_are_repeated_attempt_by_attempt(algorithm: str, stops_after: 
     request = example_with(algorithm)
     recorded = read_releases(ran(request, tmp_path / "run", stops_after))
     assert [release[:2] for release in recorded.releases] == [(0, ONCE)]
-    assert [attempt.after for attempt in recorded.attempts] == [None, *stops_after]
+    # One that was stopped where it began left nothing to repeat.
+    assert [attempt.after for attempt in recorded.attempts] == list(dict.fromkeys((None, *stops_after)))
     assert [len(attempt.releases) for attempt in recorded.attempts] == ([1, 0, 0] if algorithm == "spof" else [0, 0, 1])
     check_repeated(request, recorded, tmp_path)
 
@@ -279,3 +281,13 @@ def test_one_that_was_lost_is_made_by_the_next_attempt(tmp_path: Path) -> None:
     recorded = read_releases((tmp_path / "run" / RELEASES).read_text())
     assert [len(attempt.releases) for attempt in recorded.attempts] == [0, 1]
     check_repeated(request, recorded, tmp_path)
+
+
+def test_more_attempts_than_a_run_leaves_are_not_repeated(tmp_path: Path) -> None:
+    # Each would read all data again: a record of a million of them would keep an auditor busy for ever.
+    lines = [f"runtime {RuntimeSpec(threads=1).model_dump_json()}"]
+    for attempt in range(1, 13):
+        lines += [f"attempt {attempt}", "anew" if attempt == 1 else "from 1"]
+    with pytest.raises(InvalidParameter, match="of at most 11 attempts, for a plan of 8 steps, got 12"):
+        repeated(request_of(), read_releases("\n".join(lines)), tmp_path / "again")
+    assert list((tmp_path / "again").iterdir()) == []

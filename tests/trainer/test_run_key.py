@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from torch import Tensor
 
 from tests.trainer.test_rerun import SECRET, after, begun, example_of, request_of
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling.source import RandomOrigin, RandomStream
 from zetadp.trainer import RuntimeSpec
+from zetadp.trainer.engine import ClippedGradients, ClippedSum, NoiseWatch
 from zetadp.trainer.engine.noise.run_key import ONCE, RunKey, keyed_in, run_key
 from zetadp.trainer.errors import TrainingStopped
 from zetadp.trainer.request import NOISE_KEY, RELEASES, RunSecret
@@ -36,7 +39,7 @@ def first(attempt: int = 1) -> RunSecret:
 
 
 def observe(key: RunKey, step: int) -> None:
-    observed = key.noise(0, step).observed
+    observed = key.noise(0, step, b"sums").observed
     assert observed is not None
     observed(b"numbers")
 
@@ -55,17 +58,96 @@ def test_what_was_never_released_is_not_written(tmp_path: Path) -> None:
     assert [(attempt.number, attempt.after) for attempt in recorded.attempts] == [(1, None), (2, 1)]
 
 
-def test_labels_asked_twice_give_two_streams_and_a_steps_noise_the_same(tmp_path: Path) -> None:
+def test_attempts_of_which_nothing_came_leave_no_lines(tmp_path: Path) -> None:
+    # Whoever repeats the run repeats each attempt: there are no more of them than steps, however often the run was interrupted.
     with keyed(tmp_path, first()) as key:
-        streams = [key.stream("a"), key.stream("a"), key.stream("b"), key.noise(0, 1), key.noise(1, 1), key.noise(0, 2)]
-        drawn = [stream.key() for stream in streams]
-        assert len(set(drawn)) == 6
-        assert key.noise(0, 1).key() == drawn[3]
+        key.begins(0, continues=False)
+        observe(key, 1)
+        key.keep()
+    for attempt in range(2, 8):
+        with keyed(tmp_path, first(attempt)) as key:
+            key.begins(1, continues=True)
+            observe(key, 2)  # lost with the process
+    recorded = read_releases((tmp_path / RELEASES).read_text())
+    assert [(attempt.number, attempt.after, len(attempt.releases)) for attempt in recorded.attempts] == [(1, None, 1), (7, 1, 0)]
+
+
+def test_an_attempt_whose_steps_released_nothing_stays_and_one_that_began_after_lost_steps_goes(tmp_path: Path) -> None:
+    with keyed(tmp_path, first()) as key:
+        key.begins(0, continues=False)
+        observe(key, 1)
+        key.keep()
+    for attempt, step in ((2, 1), (3, 4), (4, 9)):
+        with keyed(tmp_path, first(attempt)) as key:
+            key.begins(step, continues=True)
+            key.keep()
+    # A disk that was put back: step 9, after which the fourth began, is lost.
+    with keyed(tmp_path, first(5)) as key:
+        key.begins(6, continues=True)
+        key.keep()
+    recorded = read_releases((tmp_path / RELEASES).read_text())
+    assert [(attempt.number, attempt.after) for attempt in recorded.attempts] == [(1, None), (2, 1), (3, 4), (5, 6)]
+
+
+def test_labels_asked_twice_give_two_streams(tmp_path: Path) -> None:
+    with keyed(tmp_path, first()) as key:
+        streams = [
+            key.stream("a"),
+            key.stream("a"),
+            key.stream("b"),
+            key.stream("a 2"),
+            *(key.noise(*of, b"") for of in ((0, 1), (1, 1), (0, 2))),
+        ]
+        assert len({stream.key() for stream in streams}) == 7
+
+
+def test_noise_follows_from_what_it_is_added_to(tmp_path: Path) -> None:
+    # A machine that was put back, and rounds otherwise: the same attempt, state and step, and another last bit.
+    drawn: list[tuple[bytes, bytes]] = []
+    for number, sums in enumerate((b"sums", b"sums", b"sumt")):
+        with keyed(tmp_path / str(number), first()) as key:
+            drawn.append((key.noise(0, 1, sums).key(), key.stream("release of the rows", sums).key()))
+    assert drawn[0] == drawn[1]
+    assert len({key for pair in drawn for key in pair}) == 4
+
+
+def test_streams_follow_from_what_was_released(tmp_path: Path) -> None:
+    drawn: list[bytes] = []
+    for number, released in enumerate((b"numbers", b"numbers", b"others")):
+        with keyed(tmp_path / str(number), first()) as key:
+            key.begins(0, continues=False)
+            key.release(1, [released])
+            drawn.append(key.stream("sampling 0 2").key())
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_two_runs_of_one_attempt_whose_sums_differ_share_no_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    noises: list[list[bytes]] = []
+    original = ClippedGradients.sum
+    for scale in (1.0, 1.0, 1.0 - 2.0**-20):
+
+        def sums(self: ClippedGradients, parameters: Mapping[str, Tensor], units: Tensor, bound: float, by: float = scale) -> ClippedSum:
+            found = original(self, parameters, units, bound)
+            return replace(found, total=found.total * by)
+
+        own: list[bytes] = []
+
+        def seen(_watch: NoiseWatch, vector: Tensor, released: Tensor, _place: int = 0, own: list[bytes] = own) -> None:
+            own.append((released - vector).numpy().tobytes())
+
+        with monkeypatch.context() as patch:
+            patch.setattr(ClippedGradients, "sum", sums)
+            patch.setattr(NoiseWatch, "see", seen)
+            begun(request_of(), tmp_path / str(len(noises)), 1)
+        noises.append(own)
+    assert len(set(noises[0])) == 8
+    assert noises[0] == noises[1]
+    assert set(noises[0]).isdisjoint(noises[2])
 
 
 def test_a_steps_noise_is_released_once(tmp_path: Path) -> None:
     with keyed(tmp_path, first()) as key:
-        stream = key.noise(0, 2)
+        stream = key.noise(0, 2, b"sums")
         assert stream.observed is not None
         stream.observed(b"real parts")
         stream.observed(b"imaginary parts")  # further numbers of the same stream
@@ -128,7 +210,7 @@ def test_runs_with_another_secret_share_no_noise(tmp_path: Path) -> None:
     for secret, attempt in ((SECRET, 1), (SECRET, 2), (bytes(32), 1)):
         folder = tmp_path / f"{secret[1]} {attempt}"
         with keyed(folder, RunSecret(secret=secret.hex(), attempt=attempt)) as key:
-            drawn += [key.noise(0, 1).key(), key.stream("sampling 0 1").key()]
+            drawn += [key.noise(0, 1, b"").key(), key.stream("sampling 0 1").key()]
     assert len(set(drawn)) == 6
 
 

@@ -3,7 +3,7 @@ r"""How a state does on held-out records: in public, through budgeted noise, or 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import cast, final
 
 import numpy as np
@@ -78,16 +78,19 @@ class HeldOutRecords:
         measure = classification_metrics if classifies else row_metrics
         return cast("MetricValues", measure(torch.cat(outputs).numpy(), torch.cat(wanted).numpy()))
 
-    def noisy_accuracy(self, state: TrainingState, evaluation: PrivateEvaluation, stream: RandomStream) -> MetricValues:
+    def noisy_accuracy(self, state: TrainingState, evaluation: PrivateEvaluation, stream: Callable[[Tensor], RandomStream]) -> MetricValues:
         r"""The accuracy on private records: the noisy number of correct answers over the public number of records, within [0, 1].
 
         An output that isn't finite counts as a wrong answer: refusing it would reveal that the record is there.
+
+        Args:
+          stream: gives the one for the noise on this number.
         """
         right = 0
         for outputs, targets in self._outputs(state):
             right += int(((outputs.argmax(dim=1) == targets) & outputs.isfinite().all(dim=1)).sum())
         count = torch.tensor([float(right)], dtype=torch.float64)
-        noisy = evaluation.mechanism.release(count, TorchSource(stream, count.device)).item()
+        noisy = evaluation.mechanism.release(count, TorchSource(stream(count), count.device)).item()
         return {"accuracy": float(np.clip(noisy / evaluation.units, 0.0, 1.0))}
 
     def _outputs(self, state: TrainingState) -> Iterator[tuple[Tensor, Tensor]]:

@@ -218,7 +218,7 @@ class PrivateLoop:
             return self.team.sum(torch.zeros_like(vector))
         if self._correlated is not None:
             vector = self._correlated.encoded(step, vector)
-        released = releasing.release(self.plan.mechanism, vector, site.randomness.noise_source(step, vector.device))
+        released = releasing.release(self.plan.mechanism, vector, site.randomness.noise_source(step, vector))
         if self.watch is not None:
             self.watch.see(vector, released, place)
         return self.team.sum(released if self._correlated is None else self._correlated.decoded(released))

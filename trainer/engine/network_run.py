@@ -179,7 +179,8 @@ class PreparedNetwork(PreparedRun):
         self._clipped, self._canaries = clipped, canaries
         self._origin = sites[0].randomness.origin
         # A single site's next noise is drawn during its step. For a federation this would hold every node's noise at once.
-        self._ahead = NoiseAhead(sites[0].randomness, plan.steps) if len(sites) == 1 else None
+        is_ahead = len(sites) == 1 and not sites[0].randomness.binds_noise
+        self._ahead = NoiseAhead(sites[0].randomness, plan.steps) if is_ahead else None
         self._watch = NoiseWatch(plan.mechanism)
         self._loop = PrivateLoop(
             clipped=clipped,
@@ -211,7 +212,7 @@ class PreparedNetwork(PreparedRun):
                 assert planned is not None  # the run compared plan and spec
 
                 def release(state: TrainingState) -> MetricValues:
-                    stream = stream_of(self._spec, f"evaluation after step {state.step}")
+                    stream = partial(stream_of, self._spec, f"evaluation after step {state.step}")
                     found = self._loaded.held_out.noisy_accuracy(self._outcome(state), planned, stream)
                     write_down(state.step, [torch.tensor(list(found.values()), dtype=torch.float64)])
                     return found

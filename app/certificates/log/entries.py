@@ -18,8 +18,12 @@ NO_PLAN = "-"
 
 def plan_entry(statement: PlanStatement) -> bytes:
     """The entry of a plan."""
-    digest = sha256_of(canonical_json(statement))
-    return f"{PLAN}\n{statement.data_set}\n{statement.number}\n{digest}\n".encode()
+    return f"{PLAN}\n{statement.data_set}\n{statement.number}\n{plan_digest(statement)}\n".encode()
+
+
+def plan_digest(statement: PlanStatement) -> str:
+    """The digest in it."""
+    return sha256_of(canonical_json(statement))
 
 
 def certificate_entry(statement: bytes, announced: AnnouncedFacts | None) -> bytes:

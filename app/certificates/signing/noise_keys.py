@@ -1,7 +1,8 @@
 r"""The secret key of a run that an auditor may repeat: made once for a job, kept apart from its files, and committed to in its plan.
 
-The plan has a digest of the key. The run's randomness follows from the key, from the number of each start of the job, and from a
-signature that others gave only after the plan was logged (the ``beacon``: see ``log/beacons.py``). So an auditor who is given the key finds
+The plan has a digest of the key. The run's randomness follows from the key, from all that was logged of the plan (spec, data and code among
+it), from the number of each start of the job, and from a signature that others gave only after the plan was logged (the ``beacon``: see
+``log/beacons.py``). So another plan, or other code, shares no noise with this one. An auditor who is given the key finds
 out whether the run that was planned is the one that was certified. That it began after the beacon is shown only to those who check that
 signature with the key of somebody whom they trust. Whoever learns the key can take the noise away from what was released: for them the
 guarantee is void.
@@ -86,9 +87,9 @@ def commitment(key: bytes) -> str:
     return sha256_of(b"zetadp noise key\n" + key)
 
 
-def run_secret(key: bytes, beacon: str | None) -> bytes:
-    """What the run's randomness follows from, 32 bytes."""
-    return hmac.new(key, f"zetadp run\n{beacon or ''}".encode(), hashlib.sha256).digest()
+def run_secret(key: bytes, planned: str, beacon: str | None) -> bytes:
+    """What the run's randomness follows from, 32 bytes; ``planned``: digest of what was logged of its plan."""
+    return hmac.new(key, f"zetadp run\n{planned}\n{beacon or ''}".encode(), hashlib.sha256).digest()
 
 
 def _place(job_id: str, kind: str) -> str:

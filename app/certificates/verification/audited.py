@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from zetadp.app.certificates.facts.announced import AnnouncedFacts
 from zetadp.app.certificates.facts.statement import CERTIFICATE_FILE, CODE_MANIFEST, MODEL_FILE, SPEC_FILE, Statement
 from zetadp.app.certificates.log.beacons import given
+from zetadp.app.certificates.log.entries import plan_digest, plan_statement_of
 from zetadp.app.certificates.log.evidence import PROOFS_FILE, REVOCATIONS_FILE, Evidence
 from zetadp.app.certificates.log.merkle_proofs import Proofs, read_proof
 from zetadp.app.certificates.log.plan_evidence import PLAN_LOGGED
@@ -80,6 +81,8 @@ def prepared_rerun(folder: Path, keys: PublicKeySet, key_file: Path, policy: Pol
         raise Unrepeatable("the plan isn't committed to a noise key: nobody can repeat this run")
     if key is None or commitment(key) != announced.noise_key:
         raise Unrepeatable("this isn't the noise key that the plan is committed to")
+    planned = plan_statement_of(statement)
+    assert planned is not None  # as the check of the log found
     request, recorded = _recorded(folder, statement)
     _check_attempts(recorded, announced, statement.predicate.job.attempts)
     named = {subject.name: subject.digest.sha256 for subject in statement.subject}
@@ -87,7 +90,7 @@ def prepared_rerun(folder: Path, keys: PublicKeySet, key_file: Path, policy: Pol
         raise Unrepeatable(f"the certificate names no {MODEL_FILE}")
     return Rerun(
         request=request,
-        secret=run_secret(key, announced.beacon),
+        secret=run_secret(key, plan_digest(planned), announced.beacon),
         recorded=recorded,
         model_sha256=named[MODEL_FILE],
         began=_began(announced, read_proof(proofs, Proofs), NOBODY if policy is None else policy.trust),

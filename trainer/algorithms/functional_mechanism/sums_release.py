@@ -3,17 +3,19 @@ r"""The functional mechanism: one noisy vector of sums, and the weights that min
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from zetadp.mechanisms import Laplace
-from zetadp.mechanisms.sampling.source import NoiseSource
+from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer.engine import NoiseWatch, TorchSource, TrainingState
 from zetadp.trainer.engine.autoencoders import Descent, Prepared
 from zetadp.trainer.engine.autoencoders.statistics import Code, fitted
 from zetadp.trainer.engine.loop import NO_BOUND
-from zetadp.trainer.engine.noise.randomness import stream_of, write_down
+from zetadp.trainer.engine.noise.randomness import origin_of, stream_of, write_down
 from zetadp.trainer.engine.noise.torch_source import GENERATOR
 from zetadp.trainer.specs.algorithms.functional_mechanism import FunctionalMechanism
 from zetadp.trainer.specs.plans import StatisticReleasePlan
@@ -24,26 +26,29 @@ def minimisation(spec: FunctionalMechanism, plan: StatisticReleasePlan, prepared
 
     An attempt that is killed before its one checkpoint has published nothing: the next attempt releases anew, and that is the only release.
     """
-    processor = torch.device("cpu")
-    source = TorchSource(stream_of(spec, "release of the sums"), processor)
     code = Code.of(prepared.network.shape.features, prepared.network.shape.hidden, spec.spread, stream_of(spec, "public code"))
 
     watch = NoiseWatch(plan.mechanism)
 
     def step(_state: TrainingState) -> TrainingState:
-        noisy = released(plan, code, prepared.rows.features, source, watch)
+        noisy = released(plan, code, prepared.rows.features, partial(stream_of, spec, "release of the sums"), watch)
         write_down(1, [noisy])
         parameters = weights(spec, plan, code, noisy).to(prepared.setting.device)
         return TrainingState(1, parameters, {}, NO_BOUND)
 
-    return Descent(step, source.origin, GENERATOR, watch)
+    return Descent(step, origin_of(spec), GENERATOR, watch)
 
 
-def released(plan: StatisticReleasePlan, code: Code, rows: Tensor, source: NoiseSource[Tensor], watch: NoiseWatch | None = None) -> Tensor:
-    """The sums over the rows with the plan's noise, (numbers,) float64: the only thing computed from the rows."""
+def released(
+    plan: StatisticReleasePlan, code: Code, rows: Tensor, stream: Callable[[Tensor], RandomStream], watch: NoiseWatch | None = None
+) -> Tensor:
+    """The sums over the rows with the plan's noise, (numbers,) float64: the only thing computed from the rows.
+
+    ``stream`` gives the one for the noise on these sums.
+    """
     sums = code.sums(rows.cpu())
     assert len(sums) == plan.numbers  # the plan was made for these sizes
-    noisy = plan.mechanism.release(sums, source)
+    noisy = plan.mechanism.release(sums, TorchSource(stream(sums), sums.device))
     if watch is not None:
         watch.see(sums, noisy)
     return noisy

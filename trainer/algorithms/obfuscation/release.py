@@ -16,10 +16,9 @@ from torch import Tensor
 
 from zetadp.mechanisms.base import Value
 from zetadp.mechanisms.errors import InvalidParameter
-from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer.engine import NoiseWatch, TorchSource
 from zetadp.trainer.engine.checkpoint import discard_unfinished, read_tensors, write_tensors
-from zetadp.trainer.engine.noise.randomness import write_down
+from zetadp.trainer.engine.noise.randomness import Streams, write_down
 from zetadp.trainer.engine.noise.run_key import ONCE
 from zetadp.trainer.errors import CheckpointRefused
 from zetadp.trainer.specs.plans import FeatureReleasePlan
@@ -80,7 +79,7 @@ def release_encodings(
     features: Callable[[Tensor], Tensor],
     counterparts: Callable[[int], Tensor],
     noisy_counterparts: bool,
-    streams: Callable[[str], RandomStream],
+    streams: Streams,
     tick: Callable[[], None],
 ) -> NoiseWatch:
     r"""Writes every query of every record to ``ENCODINGS``, unless an earlier attempt did: x = e^(i theta) ((clip(a) + noise) + i b).
@@ -92,7 +91,7 @@ def release_encodings(
       features: a = g(I) of some of them.
       counterparts: gives this many public or made-up features, float32.
       noisy_counterparts: whether these get noise of the same deviation.
-      streams: gives a fresh stream for a purpose; noise and angles come from it.
+      streams: noise and angles come from these.
       tick: called between batches; raises to stop.
     Returns:
       what was seen of the noise, nothing if the file already existed.
@@ -105,7 +104,6 @@ def release_encodings(
     if path.exists():
         _check(path, digest)
         return watch
-    source = TorchSource(streams("noise of the encodings"), torch.device("cpu"))
     angles = streams("angles of the encodings").uniform(plan.records * plan.queries)
     theta = 2.0 * math.pi * torch.from_numpy(angles).reshape(plan.records, plan.queries)
     real: list[Tensor] = []
@@ -115,6 +113,7 @@ def release_encodings(
         safe = clipped(features(images[start : start + RECORDS_AT_ONCE]).cpu(), plan.clipping_norm)
         # One vector for all queries of these records: each is a separate release with its own noise.
         rows = safe.unsqueeze(1).expand(-1, plan.queries, *safe.shape[1:])
+        source = TorchSource(streams(f"noise of the encodings from {start}", rows), rows.device)
         noisy = plan.mechanism.release(rows.contiguous(), source)
         watch.see(rows, noisy)
         beside = counterparts(len(rows) * plan.queries).cpu().to(torch.float64).reshape(rows.shape)

@@ -40,7 +40,7 @@ def descent_on_released_rows(spec: Spof, plan: RecordReleasePlan, prepared: Prep
 def release(spec: Spof, plan: RecordReleasePlan, prepared: Prepared, watch: NoiseWatch | None = None) -> Tensor:
     """Every row through the plan's mechanism, once, (rows, n), float64: drawn on the processor."""
     rows = prepared.rows.features.to("cpu", torch.float64)
-    source = TorchSource(stream_of(spec, "release of the rows"), rows.device)
+    source = TorchSource(stream_of(spec, "release of the rows", rows), rows.device)
     noisy = plan.mechanism.release(rows, source)
     if watch is not None:
         watch.see(rows, noisy)

@@ -51,7 +51,7 @@ def _descent(spec: PrintedTraining, slopes_of: PrintedSlopes, prepared: Prepared
 
     def step(state: TrainingState) -> TrainingState:
         clean, masks = batches.after(state.step)
-        source = randomness.noise_source(state.step + 1, prepared.setting.device)
+        source = randomness.noise_source(state.step + 1, state.parameters)
         seen = sensed(network, state.parameters, clean, masks, spec.environmental_noise_std, source)
         gradient = printed_gradient(network, state.parameters, seen, slopes_of(seen, clean, source))
         return descended(spec.optimizer, state, gradient, spec.steps)

@@ -13,7 +13,6 @@ from functools import partial
 from types import TracebackType
 from typing import Self, final
 
-import torch
 from torch import Tensor
 
 from zetadp.mechanisms.sampling.source import FAIR, NoiseSource, RandomOrigin, RandomStream
@@ -130,16 +129,17 @@ class NoiseAhead:
     context manager, which stops the thread at its end. The numbers are the same as without it.
 
     Args:
-      randomness: the run's randomness.
+      randomness: the run's, which doesn't bind its noise.
       last_step: nothing is drawn for later steps.
     """
 
     def __init__(self, randomness: Randomness, last_step: int) -> None:
+        assert not randomness.binds_noise
         self._randomness = randomness
         self._last_step = last_step
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="noise")
         self._coming: tuple[int, Future[Drawn]] | None = None
-        self._latest: tuple[AheadSource, torch.device] | None = None
+        self._latest: tuple[AheadSource, Tensor] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -164,25 +164,31 @@ class NoiseAhead:
     def allocation(self, epoch: int, /) -> RandomStream:
         return self._randomness.allocation(epoch)
 
-    def noise(self, step: int, /) -> RandomStream:
-        return self._randomness.noise(step)
+    @property
+    def binds_noise(self) -> bool:
+        return False
 
-    def noise_source(self, step: int, device: torch.device, /) -> NoiseSource[Tensor]:
+    def noise(self, step: int, vector: Tensor, /) -> RandomStream:
+        return self._randomness.noise(step, vector)
+
+    def noise_source(self, step: int, vector: Tensor, /) -> NoiseSource[Tensor]:
         drawn = None
         if self._coming is not None and self._coming[0] == step:
             # An error in the thread is raised here, in the step.
             drawn = self._coming[1].result()
         self._coming = None
-        if self._latest is not None and self._latest[1] != device:
+        # Of the vector nothing but its device counts.
+        like = vector.new_empty(0)
+        if self._latest is not None and self._latest[1].device != like.device:
             self._latest = drawn = None
         self._foresee(step + 1)
-        source = AheadSource(partial(self._randomness.noise_source, step, device), drawn)
-        self._latest = (source, device)
+        source = AheadSource(partial(self._randomness.noise_source, step, like), drawn)
+        self._latest = (source, like)
         return source
 
     def _foresee(self, step: int) -> None:
         if self._latest is None or step > self._last_step or (self._coming is not None and self._coming[0] == step):
             return
-        source, device = self._latest
-        make = partial(self._randomness.noise_source, step, device)
+        source, like = self._latest
+        make = partial(self._randomness.noise_source, step, like)
         self._coming = (step, self._thread.submit(Drawn, make, source.requests))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, final
 
-import torch
 from torch import Tensor
 
 from zetadp.mechanisms.sampling.source import NoiseSource, RandomOrigin, RandomStream
@@ -14,6 +13,14 @@ from zetadp.trainer.engine.noise.run_key import RunKey, run_key
 from zetadp.trainer.engine.noise.torch_source import TorchSource
 from zetadp.trainer.engine.team.interface import Team
 from zetadp.trainer.specs.base import TrainingSpec
+
+
+class Streams(Protocol):
+    """``stream_of`` a run: fresh streams for purposes."""
+
+    def __call__(self, purpose: str, /, *vectors: Tensor) -> RandomStream:
+        """The stream for this purpose; of noise, with what it is added to."""
+        ...
 
 
 class Randomness(Protocol):
@@ -35,12 +42,17 @@ class Randomness(Protocol):
         """The stream that decides in which step of ``epoch`` (counted from 0) each unit takes part."""
         ...
 
-    def noise(self, step: int, /) -> RandomStream:
-        """A new stream for the noise of ``step``."""
+    @property
+    def binds_noise(self) -> bool:
+        """Whether noise follows from the numbers that it is added to, so that none can be drawn before they are there."""
         ...
 
-    def noise_source(self, step: int, device: torch.device, /) -> NoiseSource[Tensor]:
-        """The noise of ``step`` as tensors; called once per step."""
+    def noise(self, step: int, vector: Tensor, /) -> RandomStream:
+        """A new stream for the noise of ``step``, which is added to this vector."""
+        ...
+
+    def noise_source(self, step: int, vector: Tensor, /) -> NoiseSource[Tensor]:
+        """The noise of ``step`` as tensors on the vector's device; called once per step."""
         ...
 
 
@@ -65,11 +77,15 @@ class FreshRandomness:
     def allocation(self, _epoch: int, /) -> RandomStream:
         return self._sampling
 
-    def noise(self, _step: int, /) -> RandomStream:
+    @property
+    def binds_noise(self) -> bool:
+        return False
+
+    def noise(self, _step: int, _vector: Tensor, /) -> RandomStream:
         return RandomStream.from_operating_system()
 
-    def noise_source(self, step: int, device: torch.device, /) -> NoiseSource[Tensor]:
-        return TorchSource(self.noise(step), device)
+    def noise_source(self, step: int, vector: Tensor, /) -> NoiseSource[Tensor]:
+        return TorchSource(self.noise(step, vector), vector.device)
 
 
 @final
@@ -85,8 +101,12 @@ class CommittedRandomness:
 
     @property
     def repeats(self) -> bool:
-        # Each process has a start of its own.
+        # The number of the attempt is in every stream's key.
         return False
+
+    @property
+    def binds_noise(self) -> bool:
+        return True
 
     def sampling(self, step: int, /) -> RandomStream:
         return self._key.stream(f"sampling {self._site} {step}")
@@ -94,11 +114,11 @@ class CommittedRandomness:
     def allocation(self, epoch: int, /) -> RandomStream:
         return self._key.stream(f"allocation {self._site} {epoch}")
 
-    def noise(self, step: int, /) -> RandomStream:
-        return self._key.noise(self._site, step)
+    def noise(self, step: int, vector: Tensor, /) -> RandomStream:
+        return self._key.noise(self._site, step, _bytes(vector))
 
-    def noise_source(self, step: int, device: torch.device, /) -> NoiseSource[Tensor]:
-        return TorchSource(self.noise(step), device)
+    def noise_source(self, step: int, vector: Tensor, /) -> NoiseSource[Tensor]:
+        return TorchSource(self.noise(step, vector), vector.device)
 
 
 @final
@@ -122,11 +142,15 @@ class SeededRandomness:
     def allocation(self, epoch: int, /) -> RandomStream:
         return RandomStream.from_seed(self._seed, f"allocation in epoch {epoch}")
 
-    def noise(self, step: int, /) -> RandomStream:
+    @property
+    def binds_noise(self) -> bool:
+        return False
+
+    def noise(self, step: int, _vector: Tensor, /) -> RandomStream:
         return RandomStream.from_seed(self._seed, f"noise step {step}")
 
-    def noise_source(self, step: int, device: torch.device, /) -> NoiseSource[Tensor]:
-        return TorchSource(self.noise(step), device)
+    def noise_source(self, step: int, vector: Tensor, /) -> NoiseSource[Tensor]:
+        return TorchSource(self.noise(step, vector), vector.device)
 
 
 def randomness_of(seed: int | None, site: int, team: Team) -> Randomness:
@@ -137,12 +161,18 @@ def randomness_of(seed: int | None, site: int, team: Team) -> Randomness:
     return SeededRandomness(seed if (site, team.rank) == (0, 0) else seed_of(seed, f"site {site} process {team.rank}"))
 
 
-def stream_of(spec: TrainingSpec, purpose: str) -> RandomStream:
-    """A stream for one purpose: from the seed if the run is reproducible, from the run's key if it has one, else fresh from the system."""
+def stream_of(spec: TrainingSpec, purpose: str, *vectors: Tensor) -> RandomStream:
+    r"""A stream for one purpose: from the seed if the run is reproducible, from the run's key if it has one, else fresh from the system.
+
+    Args:
+      vectors: of noise, what it is added to: see ``run_key``.
+    """
     if spec.seed is not None:
         return RandomStream.from_seed(spec.seed, purpose)
     key = run_key()
-    return RandomStream.from_operating_system() if key is None else key.stream(purpose)
+    if key is None:
+        return RandomStream.from_operating_system()
+    return key.stream(purpose, b"".join(map(_bytes, vectors)) if vectors else None)
 
 
 def origin_of(spec: TrainingSpec) -> RandomOrigin:
@@ -156,4 +186,8 @@ def write_down(step: int, released: Sequence[Tensor]) -> None:
     A release that is drawn once for all attempts has the step ``ONCE``, and is written down before the file that holds it is made.
     """
     if (key := run_key()) is not None:
-        key.release(step, [tensor.detach().cpu().contiguous().numpy().tobytes() for tensor in released])
+        key.release(step, list(map(_bytes, released)))
+
+
+def _bytes(tensor: Tensor) -> bytes:
+    return tensor.detach().cpu().contiguous().numpy().tobytes()

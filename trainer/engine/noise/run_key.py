@@ -2,10 +2,14 @@ r"""The secret of one run, to which its plan was committed: everything random in
 
 Without such a secret every stream has a key of its own from the operating system, which nobody can open. With it an auditor who is given it
 repeats the run: each stream's key is HMAC-SHA256, under the secret, of the number of the job's start (its attempt), the state that it
-continues from, and the stream's label. So nobody chooses a stream, and a step that is run again in a later attempt gets other noise. The
-state is for a service that was put back to an earlier moment: an attempt whose number comes twice draws the same only where it continues
-from the same state, and so releases the same, on the same hardware with the same code and data. Elsewhere it would release other sums with
-the same noise: what had begun must not go on then (docs/operate.md). Whoever learns the secret can take the noise away.
+continues from, all that this start has released since, and the stream's label; of noise also of the very numbers that it is added to. So
+nobody chooses a stream, and a step that is run again in a later attempt gets other noise.
+
+The rest is for a service that was put back to an earlier moment, where an attempt's number comes twice, perhaps on hardware that rounds
+otherwise. Two sums that differ in one bit get independent noise, and equal ones the same release: no two releases that differ share noise,
+as far as HMAC-SHA256 can't be told from a random function (as nonces are made in RFC 6979). From the first release that differs on, samples
+differ as well. What remains is that the sums of one such step, of one sample, are released twice (docs/operate.md). Whoever learns the
+secret can take the noise away.
 
 The run writes down in ``releases.txt`` which attempts it consists of, and the digest of each release. The file is on disk before a
 checkpoint or a file of released values is, and is replaced as a whole.
@@ -52,7 +56,8 @@ class RunKey:
         if (last := max(attempts_in(self._earlier), default=0)) >= self._attempt:
             raise InvalidParameter("attempt", f"above {last}, which has drawn its noise", self._attempt)
         self._own = [f"{ATTEMPT} {self._attempt}"]
-        self._start = ANEW
+        # What it continues from, and all that was released since.
+        self._state = ANEW
         self._asked: dict[str, int] = {}
         self._last: dict[int, tuple[int, RandomStream]] = {}
         self.reached: int | None = None
@@ -62,20 +67,21 @@ class RunKey:
     def continues_from(self, digest: str) -> None:
         """The run continues from the state with this digest; told before anything is drawn."""
         assert not self._asked  # nothing is drawn before the checkpoint is read
-        self._start = digest
+        self._state = digest
 
-    def stream(self, label: str) -> RandomStream:
-        """The stream of this label; asked again, another one."""
+    def stream(self, label: str, vector: bytes | None = None) -> RandomStream:
+        """The stream of this label; asked again, another one. ``vector``: the numbers that what is drawn from it is added to."""
         number = self._asked[label] = self._asked.get(label, 0) + 1
-        return self._of(f"{label} {number}" if number > 1 else label)
+        of = "" if vector is None else hashlib.sha256(vector).hexdigest()
+        return self._of(f"{label}\n{number}\n{of}")
 
-    def noise(self, site: int, step: int) -> RandomStream:
-        r"""The stream of the noise of a step at a site: the same each time, since some of it may have been drawn ahead and dropped.
+    def noise(self, site: int, step: int, vector: bytes) -> RandomStream:
+        r"""The stream of the noise that is added to these numbers in a step at a site.
 
         What is released with it is written down. It raises InvalidParameter instead if another stream of this step, or of a later one, has
-        released at the site: two releases would share their noise.
+        released at the site: the step would be released twice.
         """
-        found = self._of(f"noise {site} {step}")
+        found = self._of(f"noise {site} {step} {hashlib.sha256(vector).hexdigest()}")
 
         def observed(released: bytes) -> None:
             last, stream = self._last.get(site, (0, found))
@@ -109,8 +115,11 @@ class RunKey:
             if any(line.startswith(f"{FROM} ") and int(line.split()[1]) > step for line in lines):
                 continue  # it began after steps that are lost, so all of its own are
             left = [line for line in lines if not line.startswith(f"{RELEASE} ") or int(line.split()[2]) <= step]
+            released = [line for line in left if line.startswith(f"{RELEASE} ")]
             if not continues:  # nothing came of their steps
-                left = [line for line in left if line.startswith(f"{RELEASE} ")]
+                left = released
+            if continues and not released and f"{FROM} {step}" in left:
+                continue  # it began where this one does, and nothing came of it: however many there were, the record has no more lines
             if left:
                 kept += [title, *left]
         self._earlier = [*header, *kept]
@@ -129,11 +138,13 @@ class RunKey:
         unfinished.replace(self._path)
 
     def _of(self, label: str) -> RandomStream:
-        key = hmac.new(self._secret, f"attempt {self._attempt}\n{self._start}\n{label}".encode(), hashlib.sha256).digest()
+        key = hmac.new(self._secret, f"attempt {self._attempt}\n{self._state}\n{label}".encode(), hashlib.sha256).digest()
         return RandomStream(key, RandomOrigin.OPERATING_SYSTEM)
 
     def _write(self, site: int, step: int, released: bytes) -> None:
-        self._own.append(f"{RELEASE} {site} {step} {hashlib.sha256(released).hexdigest()}")
+        line = f"{RELEASE} {site} {step} {hashlib.sha256(released).hexdigest()}"
+        self._own.append(line)
+        self._state = hashlib.sha256(f"{self._state}\n{line}".encode()).hexdigest()
 
 
 def _sections(lines: Sequence[str]) -> list[list[str]]:
