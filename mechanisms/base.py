@@ -24,7 +24,7 @@ from pydantic import (
 
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.loss import PrivacyLoss
-from zetadp.mechanisms.sampling.grid import contraction, largest
+from zetadp.mechanisms.sampling.grid import largest
 from zetadp.mechanisms.sampling.source import Array, NoiseSource
 
 SMALLEST_SCALE = 1e-50
@@ -311,18 +311,14 @@ class AdditiveNoise(Mechanism):
         return np.full((2, 3), 0.25 + 0.5j) if self.is_complex else np.full((2, 3), 0.25)
 
 
-def with_normal_noise(mechanism: Mechanism, value: Array, source: NoiseSource[Array]) -> Array:
-    """A checked real value plus ``noise_scale`` times standard normal noise, exactly (``grid``), accounted for in l2."""
-    size, scale = size_of(value), mechanism.noise_scale
-    kept = contraction(mechanism.least_distance(), size, "l2")
-    return source.released_normal(value, kept / scale, largest(size), scale / kept)
+def with_normal_noise(scale: float, kept: float, value: Array, source: NoiseSource[Array]) -> Array:
+    """A checked real value plus ``scale`` times standard normal noise, exactly (``grid``), contracted to ``kept`` before."""
+    return source.released_normal(value, kept / scale, largest(size_of(value)), scale / kept)
 
 
-def with_laplace_noise(mechanism: Mechanism, value: Array, source: NoiseSource[Array]) -> Array:
-    """The same with Laplace noise, accounted for in l1."""
-    size, scale = size_of(value), mechanism.noise_scale
-    kept = contraction(mechanism.least_distance(), size, "l1")
-    return source.released(value, source.standard_laplace(tuple(value.shape)), kept / scale, largest(size), scale / kept)
+def with_laplace_noise(scale: float, kept: float, value: Array, source: NoiseSource[Array]) -> Array:
+    """The same with Laplace noise."""
+    return source.released(value, source.standard_laplace(tuple(value.shape)), kept / scale, largest(size_of(value)), scale / kept)
 
 
 def size_of(value: Any) -> int:

@@ -109,22 +109,26 @@ class ComplexGaussian(AdditiveNoise):
         """Standard deviation of the part of Im n that Re n doesn't determine, in units of Im n's deviation."""
         return math.sqrt((1.0 - self.correlation) * (1.0 + self.correlation))
 
+    def contracted_to(self, numbers: int) -> float:
+        """The factor that a value of so many real numbers is multiplied by before rounding (``grid``): its inverse widens the noise."""
+        # Correlated noise has independent parts in other coordinates, in which the arithmetic before rounding has a larger error.
+        each = None if self.correlation == 0.0 else STEP + 2.0**-48 * LARGEST / self._independent
+        return contraction(self.least_distance(), numbers, "l2", each)
+
     def release(self, value: Array, source: NoiseSource[Array]) -> Array:
         self.check_kind(value, source)
         (std_real, std_imag), rho, rest = self.stds, self.correlation, self._independent
         shape, numbers = tuple(value.shape), 2 * size_of(value)
+        kept = self.contracted_to(numbers)
         if rho == 0.0 and std_real == std_imag:
-            kept = contraction(self.least_distance(), numbers, "l2")
             return source.complex(source.released_normal(source.pairs(value), kept / std_real, largest(numbers), std_real / kept))
         self.check_value(value, source)
         first, second = source.standard_normal(shape), source.standard_normal(shape)
         if rho == 0.0:
-            kept = contraction(self.least_distance(), numbers, "l2")
             real = source.released(value.real, first, kept / std_real, largest(numbers), std_real / kept)
             return real + 1j * source.released(value.imag, second, kept / std_imag, largest(numbers), std_imag / kept)
-        # The noise has independent parts in other coordinates, in which the arithmetic before rounding has a larger error, and a pair that
-        # is too long is shortened: clamping each coordinate could move two values apart.
-        kept = contraction(self.least_distance(), numbers, "l2", STEP + 2.0**-48 * LARGEST / rest)
+        # In the coordinates in which the noise is independent. A pair that is too long is shortened: clamping each coordinate could move
+        # two values apart.
         real, imag = source.wide(value.real) * (kept / std_real), source.wide(value.imag) * (kept / std_imag)
         real, other = source.shortened(real, (imag - real * rho) * (1.0 / rest), LARGEST)
         real = source.released(real, first, 1.0, math.inf, 1.0)

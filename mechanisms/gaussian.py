@@ -6,8 +6,9 @@ from typing import ClassVar, Literal, Self, final
 
 from pydantic import model_validator
 
-from zetadp.mechanisms.base import AdditiveNoise, Adjacency, Assumption, Facts, Positive, Sensitivity, Step, with_normal_noise
+from zetadp.mechanisms.base import AdditiveNoise, Adjacency, Assumption, Facts, Positive, Sensitivity, Step, size_of, with_normal_noise
 from zetadp.mechanisms.loss import GaussianLoss
+from zetadp.mechanisms.sampling.grid import contraction
 from zetadp.mechanisms.sampling.source import Array, NoiseSource
 
 
@@ -67,9 +68,13 @@ class Gaussian(AdditiveNoise):
         noise *= self.std
         return noise
 
+    def contracted_to(self, numbers: int) -> float:
+        """The factor that a value of so many real numbers is multiplied by before rounding (``grid``): its inverse widens the noise."""
+        return contraction(self.least_distance(), numbers, "l2")
+
     def release(self, value: Array, source: NoiseSource[Array]) -> Array:
         self.check_kind(value, source)
-        return with_normal_noise(self, value, source)
+        return with_normal_noise(self.noise_scale, self.contracted_to(size_of(value)), value, source)
 
     def privacy_loss(self) -> GaussianLoss:
         return GaussianLoss(self.sensitivity.stated_l2 / self.std)

@@ -6,9 +6,10 @@ from typing import ClassVar, Literal, Self, final
 
 from pydantic import model_validator
 
-from zetadp.mechanisms.base import AdditiveNoise, Adjacency, Assumption, Facts, Positive, Sensitivity, Step, with_laplace_noise
+from zetadp.mechanisms.base import AdditiveNoise, Adjacency, Assumption, Facts, Positive, Sensitivity, Step, size_of, with_laplace_noise
 from zetadp.mechanisms.local import quotient_up
 from zetadp.mechanisms.loss import LaplaceLoss
+from zetadp.mechanisms.sampling.grid import contraction
 from zetadp.mechanisms.sampling.source import Array, NoiseSource
 
 
@@ -63,9 +64,13 @@ class Laplace(AdditiveNoise):
         noise *= self.scale
         return noise
 
+    def contracted_to(self, numbers: int) -> float:
+        """The factor that a value of so many real numbers is multiplied by before rounding (``grid``): its inverse widens the noise."""
+        return contraction(self.least_distance(), numbers, "l1")
+
     def release(self, value: Array, source: NoiseSource[Array]) -> Array:
         self.check_kind(value, source)
-        return with_laplace_noise(self, value, source)
+        return with_laplace_noise(self.noise_scale, self.contracted_to(size_of(value)), value, source)
 
     def privacy_loss(self) -> LaplaceLoss:
         return LaplaceLoss(quotient_up(self.sensitivity.stated_l1, self.scale))

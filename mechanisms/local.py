@@ -93,12 +93,16 @@ class LocalRelease(Mechanism):
     def is_complex(self) -> bool:
         return False
 
+    def contracted_to(self, _numbers: int) -> float:
+        """The factor that a record's coordinates are multiplied by before they are rounded (``grid``): its inverse widens the noise."""
+        return contraction(self.width / self.noise_scale, 1, "l2", STEP)
+
     def _with(self, noise: Array, scale: float, value: Array, source: NoiseSource[Array]) -> Array:
         """A checked value plus ``scale`` times this standard noise, on the noise's grid, exactly (``grid``)."""
         # Relative to the box's centre, so that the error of the product before rounding is a share of the box. This holds for each
         # coordinate, and so for the whole: a record moves each across the box at most.
         centre = 0.5 * self.lower + 0.5 * self.upper
-        kept = contraction(self.width / scale, 1, "l2", STEP)
+        kept = self.contracted_to(1)
         return source.released(source.wide(value) - centre, noise, kept / scale, math.inf, scale / kept) + centre
 
     def example_value(self) -> NDArray[Any]:

@@ -95,11 +95,14 @@ class Products:
         )
 
 
-def has_claimed_scale(mechanism: NumberNoise, sums: NoiseSums) -> bool:
+def has_claimed_scale(mechanism: NumberNoise, sums: NoiseSums, widest: float = 1.0) -> bool:
     r"""Whether the drawn noise has the mechanism's claimed scale, each component separately and both together.
 
     Squares over variance are chi-square with n degrees of freedom, absolute values over Laplace's scale Gamma(n). The part of Im n that
     Re n doesn't explain must be uncorrelated with it. True if there are fewer than ``SMALLEST_COUNT`` draws.
+
+    Args:
+      widest: the most that releases widened the noise by: the inverse of the mechanism's ``contracted_to``, >= 1.
 
     >>> from zetadp.mechanisms import Sensitivity
     >>> noise = Gaussian(std=2.0, sensitivity=Sensitivity(l2=1.0, adjacency="add_remove", unit="record"))
@@ -110,18 +113,18 @@ def has_claimed_scale(mechanism: NumberNoise, sums: NoiseSums) -> bool:
         return True
     match mechanism:
         case Laplace() | LocalLaplace():
-            return _is_gamma(sums.count, sums.real / mechanism.scale)
+            return _is_gamma(sums.count, sums.real / mechanism.scale, widest)
         case Gaussian() | LocalGaussian():
-            return _is_gamma(0.5 * sums.count, 0.5 * sums.real / mechanism.std**2)
+            return _is_gamma(0.5 * sums.count, 0.5 * sums.real / mechanism.std**2, widest**2)
         case ComplexGaussian():
-            return _is_complex_gaussian(mechanism, sums)
+            return _is_complex_gaussian(mechanism, sums, widest)
 
 
-def are_unrelated(mechanism: NumberNoise, products: Products) -> bool:
+def are_unrelated(mechanism: NumberNoise, products: Products, widest: float = 1.0) -> bool:
     r"""Whether draws that were multiplied with each other may be independent, as far as the sums of their products show.
 
     Normal draws are whitened and compared with ``largest_sum``. The signs of independent symmetric draws are fair coins, and so are their
-    products: their sum exceeds sqrt(2 m log(1 / a)) with probability at most a (Hoeffding), on either side.
+    products: their sum exceeds sqrt(2 m log(1 / a)) with probability at most a (Hoeffding), on either side. ``widest`` is as above.
 
     >>> from zetadp.mechanisms import Sensitivity
     >>> noise = Gaussian(std=2.0, sensitivity=Sensitivity(l2=1.0, adjacency="add_remove", unit="record"))
@@ -134,9 +137,9 @@ def are_unrelated(mechanism: NumberNoise, products: Products) -> bool:
         case Laplace() | LocalLaplace():
             sums, largest = (products.real,), math.sqrt(2.0 * products.count * -math.log(_TAIL))
         case Gaussian() | LocalGaussian():
-            sums, largest = (products.real / mechanism.std**2,), largest_sum(products.count)
+            sums, largest = (products.real / mechanism.std**2,), widest**2 * largest_sum(products.count)
         case ComplexGaussian():
-            sums, largest = _whitened(mechanism, products), largest_sum(products.count)
+            sums, largest = _whitened(mechanism, products), widest**2 * largest_sum(products.count)
     # NaN is not smaller than anything.
     return all(abs(found) <= largest + ROUNDING * products.count for found in sums)
 
@@ -195,21 +198,24 @@ def _whitened(mechanism: ComplexGaussian, products: Products) -> tuple[float, fl
     return uu, (uv - rho * uu) / half, (vu - rho * uu) / half, (vv - rho * (uv + vu) + rho**2 * uu) / rest
 
 
-def _is_complex_gaussian(mechanism: ComplexGaussian, sums: NoiseSums) -> bool:
+def _is_complex_gaussian(mechanism: ComplexGaussian, sums: NoiseSums, widest: float) -> bool:
     (std_real, std_imag), rho = mechanism.stds, mechanism.correlation
     half = 0.5 * sums.count
     u, v, product = sums.real / std_real**2, sums.imaginary / std_imag**2, sums.product / (std_real * std_imag)
-    if not (_is_gamma(half, 0.5 * u) and _is_gamma(half, 0.5 * v)):
+    if not (_is_gamma(half, 0.5 * u, widest**2) and _is_gamma(half, 0.5 * v, widest**2)):
         return False
     # Given the real parts, sum u (v - rho u) / sqrt(1 - rho^2) is normal with variance sum u^2.
     rest = (product - rho * u) / math.sqrt((1.0 - rho) * (1.0 + rho))
-    return abs(rest) <= _Z * math.sqrt(u) + ROUNDING * u
+    return abs(rest) <= widest * _Z * math.sqrt(u) + ROUNDING * u
 
 
-def _is_gamma(shape: float, total: float) -> bool:
-    """Whether a Gamma variable of this shape is as small, and as large, as this with probability above ERROR / TAILS, up to rounding."""
+def _is_gamma(shape: float, total: float, widest: float) -> bool:
+    r"""Whether a Gamma variable of this shape is as small, and as large, as this with probability above ERROR / TAILS, up to rounding.
+
+    What is added up of it may have been multiplied by 1 up to ``widest``.
+    """
     if not math.isfinite(total):
         return False
     low = float(scipy.special.gammaincinv(shape, _TAIL)) * (1.0 - ROUNDING)
-    high = float(scipy.special.gammainccinv(shape, _TAIL)) * (1.0 + ROUNDING)
+    high = float(scipy.special.gammainccinv(shape, _TAIL)) * (1.0 + ROUNDING) * widest
     return low <= total <= high

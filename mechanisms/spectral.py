@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, Strict, model_validator
 
-from zetadp.mechanisms.base import Adjacency, Assumption, Facts, Mechanism, Positive, Sensitivity, Step, with_normal_noise
+from zetadp.mechanisms.base import Adjacency, Assumption, Facts, Mechanism, Positive, Sensitivity, Step, size_of, with_normal_noise
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.loss import GaussianLoss
 from zetadp.mechanisms.numerics.spectrum import LONGEST_AXIS, MOST_AXES, LowPass
+from zetadp.mechanisms.sampling.grid import contraction
 from zetadp.mechanisms.sampling.source import Array, NoiseSource
 
 AxisNumber = Annotated[int, Strict(), Field(ge=1, le=LONGEST_AXIS)]
@@ -105,7 +106,7 @@ class Spectral(Mechanism):
         projected = source.low_pass(value, self.kept)
         if not source.all_finite(projected):
             raise InvalidParameter("value", "small enough for its transform to be finite", "a value whose sums overflow")
-        noisy = with_normal_noise(self, projected, source)
+        noisy = with_normal_noise(self.std, contraction(self.least_distance(), size_of(projected), "l2"), projected, source)
         return source.low_pass(noisy, self.kept)
 
     def privacy_loss(self) -> GaussianLoss:

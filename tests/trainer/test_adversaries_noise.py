@@ -336,7 +336,35 @@ def test_one_pass_of_the_kernel_sums_up_what_several_do(mechanism: Noise, number
     assert seen[0][0] == 5 * (numbers if mechanism is GAUSSIAN else numbers // 2)
 
 
-def test_one_pass_keeps_one_vector_of_noise() -> None:
+def test_the_contraction_of_a_release_is_no_other_scale() -> None:
+    # Noise that is large for its sensitivity is wider by 2 %: 10^5 numbers would tell.
+    wide = Gaussian(std=1.0, sensitivity=Sensitivity(l2=1e-5, adjacency=Adjacency.ADD_REMOVE, unit="record"))
+    numbers = 200_000
+    share = 1.0 / wide.contracted_to(numbers)
+    assert 1.01 < share < 1.02
+    watch, zero = NoiseWatch(wide), torch.zeros(numbers, dtype=torch.float64)
+    released = wide.release(zero, TorchSource(RandomStream.from_seed(1, "noise"), torch.device("cpu")))
+    watch.see(zero, released)
+    assert watch.is_as_claimed
+    # Beyond that share it is another scale.
+    watch = NoiseWatch(wide)
+    watch.see(zero, released * 1.03)
+    assert not watch.is_as_claimed
+
+
+def test_sums_that_a_release_would_hold_are_no_violation() -> None:
+    vector = torch.full((4000,), 2.0**20)
+    for mechanism in (GAUSSIAN, CIRCULAR):
+        held = releasing.held(mechanism, vector.clone())
+        assert held.max() < 2.0**18 * mechanism.noise_scale
+        watch = NoiseWatch(mechanism)
+        watch.see(held, releasing.release(mechanism, held, TorchSource(RandomStream.from_seed(1, "noise"), torch.device("cpu"))))
+        assert watch.is_as_claimed
+    few = vector[:10]
+    assert torch.equal(releasing.held(GAUSSIAN, few.clone()), few)
+
+
+def test_only_the_last_releases_noise_is_kept_in_one_pass() -> None:
     if kernel.COMPILED is None:
         pytest.skip("no compiled kernel: torch's own sums need the last noise beside the new")
     watch, vectors = NoiseWatch(GAUSSIAN), torch.randn(4, 5000, generator=torch.Generator().manual_seed(1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,26 @@ def test_padding_that_breaks_breaks_nobody() -> None:
     assert list(clipped._sizes.all()) == [1]
 
 
+def test_padding_that_breaks_in_the_middle_of_a_sample_leaves_its_units_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Where draws are random a microbatch of 16 has 15 units and one place for padding, whose gradient overflows here.
+    of = replace(problem(64), is_random=True)
+    clipped = ClippedGradients(of, FlatClipping(bound=0.5), 16, lot=64)
+    clipped._padding = Padding(clipped._padding.features * math.inf, clipped._padding.target, clipped._padding.square)
+    sizes: list[int] = []
+    right = clipped.gradients
+
+    def seen(given: Mapping[str, Tensor], batch: Microbatch) -> Sequence[LayerGradients]:
+        sizes.append(batch.units)
+        return right(given, batch)
+
+    monkeypatch.setattr(clipped, "gradients", seen)
+    found = clipped.sum(parameters(of), torch.arange(64), 0.5)
+    assert sizes == [16] + [1] * 64
+    assert (found.zeroed, len(found.norms), found.total.dtype) == (0, 64, torch.float64)
+    expected = ClippedGradients(of, FlatClipping(bound=0.5), 64).sum(parameters(of), torch.arange(64), 0.5)
+    assert (found.total - expected.total).norm() <= 1e-5
+
+
 def test_an_empty_sample_gives_exact_zeros() -> None:
     of = problem(5)
     found = ClippedGradients(of, FlatClipping(bound=0.5), 64).sum(parameters(of), torch.arange(0), 0.5)
@@ -129,7 +150,7 @@ def test_one_record_more_moves_the_sum_by_one_bound_however_close_to_a_kink_the_
 def test_products_of_as_many_rows_as_there_are_units_are_caught(of: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kinked = on_a_kink() if of == "this processor" else on_another_processor_s_kink()
     clipped = ClippedGradients(kinked, FlatClipping(bound=1.0), 128)
-    monkeypatch.setattr(Padding, "gathered", lambda _self, of, units, squares, _size, _left_out: gather(of, units, squares))
+    monkeypatch.setattr(Padding, "gathered", lambda _self, of, units, squares, _size, _replaced: gather(of, units, squares))
     clipped._sizes = Sizes(1, 128)
     assert moved_by_one_more(kinked, clipped) > 3.9
 

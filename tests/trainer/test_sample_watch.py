@@ -45,7 +45,8 @@ def watched(kind: Sampling, seed: int, *, steps: int = 60, first: int = 1, team:
     watch, randomness, team = SampleWatch(kind, UNITS), SeededRandomness(seed), team or Alone()
     sampler, units = SiteSampler(kind, randomness, team, torch.arange(UNITS) % 3), torch.arange(UNITS)
     for step in range(first, steps + 1):
-        watch.see(0, step, sampler.sample(step, units, randomness.sampling(step)), partial(sampler.among, step, units))
+        sample = sampler.sample(step, units, randomness.sampling(step))
+        watch.see(0, step, sampler.whole(sample), partial(sampler.among, step, units))
     return watch
 
 
@@ -214,10 +215,13 @@ def test_samples_of_everybody_and_nodes_without_anybody_are_no_violation(kind: C
         assert watch.is_as_planned
 
 
-class _Second:
-    """The second of two processes."""
+class _OfTwo:
+    """One of two processes, both of which are in the same state."""
 
-    rank, size = 1, 2
+    size = 2
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
 
     def sum(self, tensor: Tensor) -> Tensor:
         return tensor
@@ -226,10 +230,27 @@ class _Second:
         return None
 
 
-def test_processes_look_at_their_own_samples_and_not_at_parts_of_common_ones() -> None:
-    for kind, samples in ((POISSON, 60), (ALLOCATED, 60), (CYCLIC, 60), (FIXED, 0), (CUT, 0)):
-        found = watched(kind, 1, team=_Second()).findings(Alone(), CPU)
-        assert (found.status, found.samples) == ("consistent" if samples else "not run", samples)
+def test_processes_look_at_their_own_samples_and_the_first_at_common_ones() -> None:
+    for kind, of_second in ((POISSON, 60), (ALLOCATED, 60), (CYCLIC, 60), (FIXED, 0), (CUT, 0)):
+        for rank, samples in ((0, 60), (1, of_second)):
+            found = watched(kind, 1, team=_OfTwo(rank)).findings(Alone(), CPU)
+            assert (found.status, found.samples) == ("consistent" if samples else "not run", samples)
+
+
+@pytest.mark.parametrize("kind", [FIXED, CUT], ids=["fixed size", "cut"])
+def test_broken_samples_that_processes_share_are_found(kind: Sampling, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "uniform_subset", first)
+    monkeypatch.setattr(sampling, "poisson_sample", SAMPLERS["one batch"]())
+    assert not watched(kind, 1, steps=120, team=_OfTwo(0)).is_as_planned
+
+
+def test_processes_share_the_probability_of_a_false_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A sample that fails for one process at the whole probability, and not at its half: of two processes each has half of it.
+    watch = watched(POISSON, 1)
+    least = min(found for draws in watch._draws.values() for found in draws.log_tails(is_cut=False))
+    monkeypatch.setattr(sample_watch, "ERROR", 1.5 * sample_watch.TAILS * math.exp(least))
+    assert watch.findings(Alone(), CPU).status == "violated"
+    assert watch.findings(_OfTwo(0), CPU).status == "consistent"
 
 
 def test_units_in_several_blocks_are_as_many_counts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -207,7 +207,7 @@ class PrivateLoop:
         stream = site.randomness.sampling(step)
         units, sampler = self._units(state, site), self._samplers[place]
         drawn = sampler.sample(step, units, stream)
-        self.samples.see(place, step, drawn, partial(sampler.among, step, units))
+        self.samples.see(place, step, sampler.whole(drawn), partial(sampler.among, step, units))
         with _fresh_masks(stream, drawn.device) if self.draws_masks else nullcontext():
             clipped = self.clipped.sum(parameters, drawn, state.bound)
         query = releasing.query(clipping, clipped, len(drawn), state.bound)
@@ -218,6 +218,7 @@ class PrivateLoop:
             return self.team.sum(torch.zeros_like(vector))
         if self._correlated is not None:
             vector = self._correlated.encoded(step, vector)
+        vector = releasing.held(self.plan.mechanism, vector)
         released = releasing.release(self.plan.mechanism, vector, site.randomness.noise_source(step, vector))
         if self.watch is not None:
             self.watch.see(vector, released, place)

@@ -172,9 +172,9 @@ class ClippedGradients:
         """
         size, again = self._sizes.of_microbatch(len(units) + self._spare) if len(units) else 0, same_draws(units.device)
         broken = torch.zeros(len(units), dtype=torch.bool, device=units.device)
-        left_out: Tensor | None = None
+        replaced: Tensor | None = None
         while not bool(broken.all()):
-            gradients = self.gradients(parameters, self._padding.gathered(self.problem, units, self._squares, size, left_out))
+            gradients = self.gradients(parameters, self._padding.gathered(self.problem, units, self._squares, size, replaced))
             with _single_precision(units.device.type):
                 squares = torch.stack([layer.squared_norms() for layer in gradients])
                 # Finite squares may sum to infinity in their own type; those of float32 don't in float64.
@@ -186,7 +186,7 @@ class ClippedGradients:
                 # Padding that isn't finite would spoil the products that it is part of; without padding, sizes wouldn't be the probed ones.
                 self._sizes = Sizes(1, 1)
                 return self._clipped_sum(parameters, units, bound)
-            broken = left_out = broken | infinite[: len(units)]
+            broken = replaced = broken | infinite[: len(units)]
             again()
         total = self._nothing()
         return ClippedSum(total, total[:0], self._bounds(bound)[0], len(units))

@@ -72,21 +72,21 @@ class Padding:
         features = made_up_features(problem, 1)
         return Padding(features, torch.zeros_like(problem.targets[:1]), squared_features(features))
 
-    def gathered(self, problem: Problem, units: Tensor, squares: Tensor | None, size: int, left_out: Tensor | None = None) -> Microbatch:
+    def gathered(self, problem: Problem, units: Tensor, squares: Tensor | None, size: int, replaced: Tensor | None = None) -> Microbatch:
         r"""The records of some units, filled up to ``size`` units; see ``gather``. No gradient flows into the padding.
 
         Args:
-          left_out: which of the units have padding in their places, (units,), bool.
+          replaced: which of the units have padding in their places: their gradients aren't finite, (units,), bool.
         """
         missing = size - len(units)
-        if not missing and left_out is None:
+        if not missing and replaced is None:
             return gather(problem, units, squares)
         batch = gather(problem, torch.cat((units, units.new_zeros(missing))), squares)
         weights = torch.ones(len(batch.features), device=units.device) if batch.weights is None else batch.weights
         filled = Microbatch(batch.features, batch.targets, weights, size, batch.squares)
         self._fill(filled, slice(len(units) * problem.records_per_unit, None))
-        if left_out is not None:
-            self._fill(filled, torch.nonzero(left_out.repeat_interleave(problem.records_per_unit)).squeeze(1))
+        if replaced is not None:
+            self._fill(filled, torch.nonzero(replaced.repeat_interleave(problem.records_per_unit)).squeeze(1))
         return filled
 
     def _fill(self, batch: Microbatch, rows: slice | Tensor) -> None:

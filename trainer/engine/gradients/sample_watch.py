@@ -83,16 +83,17 @@ class Draws:
 
     def log_tails(self, *, is_cut: bool) -> Iterator[float]:
         """For each test the logarithm of the probability that right samples are as far off; ``is_cut``: of what samples are a part of."""
-        for found, before in zip(self.overlaps, self.before, strict=True):
-            if not is_cut or found > before * self.probability:
-                yield count_log_tail(found, before, self.probability)
-        if is_cut and self.drawn > self.samples * self.units * self.probability:
-            yield count_log_tail(self.drawn, self.samples * self.units, self.probability)
+        counts = list(zip(self.overlaps, self.before, strict=True))
+        if is_cut or self.is_poisson:
+            counts.append((self.drawn, self.samples * self.units))
+        for found, trials in counts:
+            # Of a part of a sample there may be any fewer.
+            if not is_cut or found > trials * self.probability:
+                yield count_log_tail(found, trials, self.probability)
         turns = {self.counted: self.units}
         if not self.is_poisson:
             yield coincidences_log_tail(self.coincidences, turns, self.probability)
             return
-        yield count_log_tail(self.drawn, self.samples * self.units, self.probability)
         expected = self.counted * self.probability
         squares = self.coincidences + self.turns * (1.0 - 2.0 * expected) + self.units * expected**2
         yield squares_log_tail(squares, turns, self.probability)
@@ -145,8 +146,8 @@ class SampleWatch:
         Args:
           place: of the sample's site.
           step: from 1.
-          sample: numbers of units, (sampled,), int64.
-          among: gives the numbers of those whom it was drawn from; None for a part of a sample, which isn't looked at.
+          sample: numbers of units, (sampled,), int64: the whole sample, where several processes have parts of one.
+          among: gives the numbers of those whom it was drawn from; None where another process looks at the sample.
         """
         found, sampling = sample.cpu().numpy(), self._sampling
         if (np.diff(found) <= 0).any():

@@ -84,6 +84,8 @@ class SiteSampler:
     def __init__(self, sampling: Sampling, randomness: Randomness, team: Team, groups: Tensor | None = None) -> None:
         self._sampling, self._randomness, self._team, self._groups = sampling, randomness, team, groups
         self._allocated: tuple[int, NDArray[np.int64]] | None = None
+        # The last sample that all processes drew together.
+        self._together: Tensor | None = None
 
     def is_lost(self, step: int) -> bool:
         r"""Whether nothing can be released in this step any more: its epoch began in another attempt, whose allocation nobody knows.
@@ -97,10 +99,10 @@ class SiteSampler:
         return place > 0 and (self._allocated is None or self._allocated[0] != epoch)
 
     def among(self, step: int, units: Tensor) -> Tensor | None:
-        """Those of the units whom this process draws its sample from; None where it takes a part of a sample that all draw together."""
+        """Those of the units whom this process draws its sample from; None where all draw one together, and it isn't the first."""
         sampling = self._sampling
         if isinstance(sampling, TruncatedPoissonSampling | FixedSizeSampling):
-            return units if self._team.size == 1 else None
+            return units if self._team.rank == 0 else None
         mine = rows(units, self._team)
         return mine[self._group_of(mine) == step % sampling.groups] if isinstance(sampling, CyclicPoissonSampling) else mine
 
@@ -128,10 +130,18 @@ class SiteSampler:
                 common = self._common(stream, units.device)
                 drawn = poisson_sample(len(units), sampling.probability, common)
                 kept = drawn[uniform_subset(sampling.largest_batch, len(drawn), common)]
-                return rows(_taken(units, kept), self._team)
+                return self._part(_taken(units, kept))
             case FixedSizeSampling():
                 kept = uniform_subset(sampling.expected_batch_size, len(units), self._common(stream, units.device))
-                return rows(_taken(units, kept), self._team)
+                return self._part(_taken(units, kept))
+
+    def whole(self, sample: Tensor) -> Tensor:
+        """The sample of which ``sample`` gave this process's part; the part itself where it is a sample of its own."""
+        return sample if self._together is None else self._together
+
+    def _part(self, together: Tensor) -> Tensor:
+        self._together = together
+        return rows(together, self._team)
 
     def _group_of(self, units: Tensor) -> Tensor:
         assert self._groups is not None  # given for this sampling

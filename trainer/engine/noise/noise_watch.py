@@ -97,6 +97,8 @@ class NoiseWatch:
         self._last_place = 0
         self._spare: Tensor | None = None
         self._releases = 0
+        # Contraction before a release widens its noise: by the more, the more numbers it has.
+        self._widest, self._most = 1.0, 0
 
     def findings(self, team: Team, device: torch.device) -> NoiseFindings:
         """The findings of the whole team, whose first process looked at the noise."""
@@ -116,14 +118,15 @@ class NoiseWatch:
 
         Sums of k draws over sqrt(k) are as the draws themselves; of Laplace noise only signs are added.
         """
-        unrelated = all(are_unrelated(self._mechanism, products) for products in self._products.values())
-        return unrelated and has_claimed_scale(self._mechanism, self._sums) and all(map(self._is_sum, self._added.sums()))
+        unrelated = all(are_unrelated(self._mechanism, products, self._widest) for products in self._products.values())
+        right = has_claimed_scale(self._mechanism, self._sums, self._widest)
+        return unrelated and right and all(map(self._is_sum, self._added.sums()))
 
     def _is_sum(self, sums: NoiseSums) -> bool:
         return (
             are_sums_of_fair_signs(sums)
             if isinstance(self._mechanism, Laplace | LocalLaplace)
-            else has_claimed_scale(self._mechanism, sums)
+            else has_claimed_scale(self._mechanism, sums, self._widest)
         )
 
     def see(self, vector: Tensor, released: Tensor, place: int = 0) -> None:
@@ -134,6 +137,9 @@ class NoiseWatch:
           released: the same reals after it.
           place: where the noise was drawn, if several places release in turn, each with its own noise.
         """
+        if vector.numel() > self._most:
+            # One more: an odd number of them is released with another one as complex pairs.
+            self._most, self._widest = vector.numel(), 1.0 / self._mechanism.contracted_to(vector.numel() + 1)
         if not self._seen_in_one_pass(vector, released, place):
             noise = torch.sub(released, vector, out=self._room(vector, released))
             self._see(noise, place)

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, NoiseSource
+from zetadp.mechanisms.sampling.grid import FEW, LARGEST
 from zetadp.trainer.specs.execution_plan import AdaptiveClipping, Clipping
 
 SMALLEST_BOUND, LARGEST_BOUND = 1e-30, 1e30
@@ -25,6 +26,10 @@ r"""Expected units in a sample up to which sum and noise are float32; beyond, fl
 The clipping margin covers the rounding of sums of at most 2048 terms, and a Poisson sample of 1024 expected units has more than 2048
 with probability below e^-390 (Chernoff: exp(-1024 (2 ln 2 - 1))).
 """
+
+
+HELD = LARGEST / 2.0
+"""In units of the noise's scale. Half, for the contraction and rounding before a release compares with ``LARGEST``."""
 
 
 class Clipped(Protocol):
@@ -73,6 +78,18 @@ def numbers(clipping: Clipping, coordinates: int) -> int:
 def silence(clipping: Clipping, coordinates: int, like: Tensor) -> Tensor:
     """What arrives in a round in which no site sends anything, for this many released coordinates; float32, on the device of ``like``."""
     return like.new_zeros(numbers(clipping, coordinates))
+
+
+def held(mechanism: ComplexGaussian | Gaussian | Laplace, vector: Tensor) -> Tensor:
+    r"""The vector with each number held within what its release adds noise to as it is (``grid.LARGEST``), in place; no two move apart.
+
+    Beyond, a release holds numbers itself, and what the test of the noise takes for noise would say so. Correlated complex noise holds
+    pairs, where holding their numbers could move two vectors apart: nothing is done.
+    """
+    if vector.numel() <= FEW or (isinstance(mechanism, ComplexGaussian) and mechanism.correlation != 0.0):
+        return vector
+    scale = min(mechanism.stds) if isinstance(mechanism, ComplexGaussian) else mechanism.noise_scale
+    return vector.clamp_(-HELD * scale, HELD * scale)
 
 
 def release(mechanism: ComplexGaussian | Gaussian | Laplace, vector: Tensor, source: NoiseSource[Tensor]) -> Tensor:
