@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.engine.products import SETTINGS, put
 from zetadp.trainer.layers.convolution import PlanarConvolution
 from zetadp.trainer.layers.planar_linear import PlanarLinear
 from zetadp.trainer.specs.base import RuntimeSpec
@@ -34,24 +35,13 @@ def prepare_torch(runtime: RuntimeSpec, here: int = 1) -> torch.device:
     if runtime.device == "cuda" and count < here:
         raise InvalidParameter("runtime.processes", f"at most {count} on this machine, one for each CUDA device", here)
     there = count >= here
-    whole_products()
+    # For all that isn't inside a clip, which sees to it itself: the same last bits each time.
+    put(SETTINGS)
     if runtime.threads:
         torch.set_num_threads(runtime.threads)
     if runtime.device == "auto":
         return torch.device("cuda" if there else "cpu")
     return torch.device(runtime.device)
-
-
-def whole_products() -> None:
-    """Makes torch compute products of float32 in float32, by an algorithm that isn't chosen by timing which one is fastest at the moment.
-
-    If a shortcut computes a norm too small, a gradient longer than the bound passes; another algorithm gives other last bits.
-    """
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
-    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
-    torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = False, True
 
 
 def autocast(runtime: RuntimeSpec, network: nn.Module) -> AbstractContextManager[None]:

@@ -19,6 +19,7 @@ from zetadp.trainer.engine.autoencoders.rows import TrainingRows
 from zetadp.trainer.engine.gradients.clipping import CLIP_MARGIN, ClippedSum
 from zetadp.trainer.engine.gradients.microbatches import STEPS, Sizes
 from zetadp.trainer.engine.gradients.probe import SEED
+from zetadp.trainer.engine.products import WholeProducts
 from zetadp.trainer.layers.flat_parameters import ParameterLayout
 
 Norm = Literal["l1", "l2"]
@@ -78,10 +79,11 @@ class ClippedRows:
         flat = torch.cat((parameters[ENCODERS].reshape(-1), parameters[DECODER].reshape(-1)))
         total = torch.zeros(self._network.shape.coordinates, dtype=torch.float64, device=flat.device)
         norms: list[Tensor] = []
-        for chunk in units.split(max(1, self._sizes.largest // self._per_unit)):
-            part, of_units = (self._of_rows if self._rows.members is None else self._of_users)(flat, chunk, bound)
-            total += part
-            norms.append(of_units)
+        with WholeProducts():
+            for chunk in units.split(max(1, self._sizes.largest // self._per_unit)):
+                part, of_units = (self._of_rows if self._rows.members is None else self._of_users)(flat, chunk, bound)
+                total += part
+                norms.append(of_units)
         found = torch.cat(norms) if norms else total[:0]
         kept = found.isfinite()
         return ClippedSum(total, found[kept], bound, int((~kept).sum()))
@@ -140,10 +142,11 @@ class ClippedRows:
         if not, rows are computed one by one from here on.
         """
         parameters, made_up = self._made_up(ROWS_AT_ONCE)
-        for step in STEPS:
-            self._sizes = Sizes.of(ROWS_AT_ONCE, self._lot, step)
-            if self._keeps_its_bits(parameters, made_up):
-                return True
+        with WholeProducts():
+            for step in STEPS:
+                self._sizes = Sizes.of(ROWS_AT_ONCE, self._lot, step)
+                if self._keeps_its_bits(parameters, made_up):
+                    return True
         self._sizes = Sizes(1, 1)
         return False
 

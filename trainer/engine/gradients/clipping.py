@@ -21,6 +21,7 @@ from zetadp.trainer.engine.gradients.probe import draws_masks, made_up_features,
 from zetadp.trainer.engine.gradients.problem import Problem
 from zetadp.trainer.engine.gradients.routes import plan_route
 from zetadp.trainer.engine.gradients.spectral_vector import Spectra
+from zetadp.trainer.engine.products import WholeProducts
 from zetadp.trainer.engine.torch_seed import same_draws
 from zetadp.trainer.layers.flat_parameters import ParameterLayout
 from zetadp.trainer.layers.linear import ComplexLinear
@@ -132,7 +133,8 @@ class ClippedGradients:
         """
         watched = (*parameters.values(), *self._watched)
         before = [tensor._version for tensor in watched]
-        clipped = self._clipped_sum(parameters, units, bound)
+        with WholeProducts():
+            clipped = self._clipped_sum(parameters, units, bound)
         if [tensor._version for tensor in watched] != before:
             # Other records would read what one record writes there.
             raise InvalidParameter("network", "one that changes no parameter and no buffer", "an in-place change")
@@ -219,10 +221,11 @@ class ClippedGradients:
         r"""Whether a unit's gradient keeps its bits in every size of microbatch, whatever units are computed beside it; if not, units are
         computed one by one from here on.
         """
-        for step in STEPS:
-            self._sizes = Sizes.of(self._most, self._lot, step)
-            if all(keeps_its_bits(self.gradients, self.problem, size, self._sizes.step) for size in self._sizes.all()):
-                return True
+        with WholeProducts():
+            for step in STEPS:
+                self._sizes = Sizes.of(self._most, self._lot, step)
+                if all(keeps_its_bits(self.gradients, self.problem, size, self._sizes.step) for size in self._sizes.all()):
+                    return True
         self._sizes = Sizes(1, 1)
         return False
 
