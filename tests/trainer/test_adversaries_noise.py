@@ -331,6 +331,7 @@ def test_one_pass_of_the_kernel_sums_up_what_several_do(mechanism: Noise, number
         watch = NoiseWatch(mechanism)
         for place, (vector, released) in zip((0, 0, 0, 1, 1), releases, strict=True):
             watch.see(vector, released, place)
+        watch._add()
         seen.append([value for one in (watch._sums, *watch._products.values()) for value in asdict(one).values()])
     assert seen[0] == pytest.approx(seen[1], rel=1e-5, abs=1e-5 * numbers)
     assert seen[0][0] == 5 * (numbers if mechanism is GAUSSIAN else numbers // 2)

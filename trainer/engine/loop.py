@@ -31,7 +31,7 @@ from zetadp.trainer.engine.noise.releasing import Clipped
 from zetadp.trainer.engine.team.interface import Team
 from zetadp.trainer.engine.torch_seed import torch_seeded
 from zetadp.trainer.layers.flat_parameters import ParameterLayout
-from zetadp.trainer.specs.execution_plan import ExecutionPlan
+from zetadp.trainer.specs.execution_plan import AdaptiveClipping, ExecutionPlan
 from zetadp.trainer.specs.strategy import BandedStrategy, BufferedStrategy
 
 OptimizerStep = Callable[[dict[str, Tensor], Tensor, Tensor, int], tuple[Tensor, dict[str, Tensor]]]
@@ -155,6 +155,13 @@ class PrivateLoop:
             case BufferedStrategy():
                 return BufferedSums(strategy, mechanism, numbers, self.plan.steps)
 
+    @cached_property
+    def _may_be_held(self) -> bool:
+        """Whether a number of a release may be larger than noise is added to; bounds of adaptive clipping are scaled to 1."""
+        units = sum(len(site.units) for site in self.sites) + (0 if self.canaries is None else self.canaries.count)
+        bound = 1.0 if isinstance(self.plan.clipping, AdaptiveClipping) else self.plan.clipping.bound
+        return self._correlated is not None or releasing.may_be_held(self.plan.mechanism, units * bound)
+
     @property
     def _coordinates(self) -> int:
         """Of the gradient that is released."""
@@ -218,7 +225,8 @@ class PrivateLoop:
             return self.team.sum(torch.zeros_like(vector))
         if self._correlated is not None:
             vector = self._correlated.encoded(step, vector)
-        vector = releasing.held(self.plan.mechanism, vector)
+        if self._may_be_held:
+            vector = releasing.held(self.plan.mechanism, vector)
         released = releasing.release(self.plan.mechanism, vector, site.randomness.noise_source(step, vector))
         if self.watch is not None:
             self.watch.see(vector, released, place)

@@ -173,22 +173,23 @@ class ClippedGradients:
         masks, and so their gradients. With new draws each of them would have to be finite twice because of that unit: clipped_sum.md.
         """
         size, again = self._sizes.of_microbatch(len(units) + self._spare) if len(units) else 0, same_draws(units.device)
-        broken = torch.zeros(len(units), dtype=torch.bool, device=units.device)
-        replaced: Tensor | None = None
-        while not bool(broken.all()):
-            gradients = self.gradients(parameters, self._padding.gathered(self.problem, units, self._squares, size, replaced))
+        # Whose gradients aren't finite, (units,); asked for only where there are any, since asking an accelerator is waiting for it.
+        broken: Tensor | None = None
+        while len(units) and (broken is None or not bool(broken.all())):
+            gradients = self.gradients(parameters, self._padding.gathered(self.problem, units, self._squares, size, broken))
             with _single_precision(units.device.type):
                 squares = torch.stack([layer.squared_norms() for layer in gradients])
                 # Finite squares may sum to infinity in their own type; those of float32 don't in float64.
                 if math.isfinite(squares.sum(dtype=torch.float64).item()) or bool(squares.isfinite().all()):
-                    return self._clipped(gradients, squares, bound, broken, sample)
+                    return self._clipped(gradients, squares, bound, len(units), broken, sample)
             infinite = ~squares.isfinite().all(dim=0)
             del gradients
-            if bool(infinite[len(units) :].any()) or bool((infinite[: len(units)] & broken).any()):
+            own = infinite[: len(units)]
+            if bool(infinite[len(units) :].any()) or (broken is not None and bool((own & broken).any())):
                 # Padding that isn't finite would spoil the products that it is part of; without padding, sizes wouldn't be the probed ones.
                 self._sizes = Sizes(1, 1)
                 return self._clipped_sum(parameters, units, bound)
-            broken = replaced = broken | infinite[: len(units)]
+            broken = own if broken is None else broken | own
             again()
         total = self._nothing()
         return ClippedSum(total, total[:0], self._bounds(bound)[0], len(units))
@@ -229,7 +230,9 @@ class ClippedGradients:
         self._sizes = Sizes(1, 1)
         return False
 
-    def _clipped(self, gradients: Sequence[LayerGradients], squares: Tensor, bound: float, broken: Tensor, sample: int) -> ClippedSum:
+    def _clipped(
+        self, gradients: Sequence[LayerGradients], squares: Tensor, bound: float, units: int, broken: Tensor | None, sample: int
+    ) -> ClippedSum:
         """``squares``: (layers, units and padding), finite; ``broken``: units that padding stands for; ``sample``: of the whole step."""
         # The product of two nonzero norms may underflow to 0, and a gradient with norm 0 wouldn't be clipped at all.
         squares = squares + HIDDEN_BY_UNDERFLOW
@@ -252,7 +255,9 @@ class ClippedGradients:
             else:
                 for own, value in of_layer.weighted_sum(weight, sample).items():
                     into[own].copy_(value)
-        return ClippedSum(total, norms[: len(broken)][~broken], bounds[0], int(broken.sum()))
+        if broken is None:
+            return ClippedSum(total, norms[:units], bounds[0], 0)
+        return ClippedSum(total, norms[:units][~broken], bounds[0], int(broken.sum()))
 
     def _nothing(self) -> Tensor:
         return torch.zeros(self._released.coordinates, device=self.problem.features.device, dtype=self._dtype)

@@ -37,6 +37,9 @@ TAILS = 10
 BLOCK = 2**16
 """The most trials of one count: units are taken in blocks, and turns are counted up to so many steps."""
 
+TOGETHER = 64
+"""Samples that leave an accelerator together: each transfer waits for all that was asked of it before."""
+
 Units = NDArray[np.int64]
 
 
@@ -119,6 +122,8 @@ class SampleWatch:
         self._epoch: int | None = None
         self._is_impossible = False
         self._samples = 0
+        # Kind of draws, step and sample, of the last few.
+        self._waiting: list[tuple[tuple[int, int], int, Tensor]] = []
 
     def findings(self, team: Team, device: torch.device) -> SampleFindings:
         """The findings of the whole team, each of whose processes draws its own samples."""
@@ -134,6 +139,7 @@ class SampleWatch:
         return self._is_within(ERROR)
 
     def _is_within(self, error: float) -> bool:
+        self._add()
         if self._is_impossible:
             return False
         least = math.log(error / (TAILS * max(1, len(self._draws))))
@@ -149,18 +155,32 @@ class SampleWatch:
           sample: numbers of units, (sampled,), int64: the whole sample, where several processes have parts of one.
           among: gives the numbers of those whom it was drawn from; None where another process looks at the sample.
         """
-        found, sampling = sample.cpu().numpy(), self._sampling
-        if (np.diff(found) <= 0).any():
-            # In their order, each once.
-            self._is_impossible = True
-            return
-        key = (place, step % sampling.groups if isinstance(sampling, CyclicPoissonSampling) else 0)
+        key = (place, step % self._sampling.groups if isinstance(self._sampling, CyclicPoissonSampling) else 0)
         if key not in self._draws:
             if (drawn_from := among()) is None:
                 return
             self._draws[key] = self._begun(drawn_from.cpu().numpy())
         self._samples += 1
-        draws = self._draws[key]
+        self._waiting.append((key, step, sample))
+        if sample.device.type == "cpu" or len(self._waiting) == TOGETHER:
+            self._add()
+
+    def _add(self) -> None:
+        """What waits, in one transfer from the device."""
+        if not self._waiting:
+            return
+        together = torch.cat([sample for _, _, sample in self._waiting]).cpu().numpy()
+        ends = np.cumsum([len(sample) for _, _, sample in self._waiting])
+        for (key, step, _), found in zip(self._waiting, np.split(together, ends[:-1]), strict=True):
+            self._added(self._draws[key], step, found)
+        self._waiting.clear()
+
+    def _added(self, draws: Draws, step: int, found: Units) -> None:
+        sampling = self._sampling
+        if (found[1:] <= found[:-1]).any():
+            # In their order, each once.
+            self._is_impossible = True
+            return
         match sampling:
             case RandomAllocation():
                 self._allocated(draws, step, found)

@@ -24,6 +24,9 @@ BLOCK = 2**20
 FIRST = 2**14
 """Numbers at the beginning of a release that are also summed up: over all releases each, and all of a release together."""
 
+TOGETHER = 64
+"""Releases whose sums leave an accelerator together: each transfer waits for all that was asked of it before."""
+
 NEARLY_CIRCULAR = 0.25
 """From this ratio on (complex noise's least deviation in any direction to its greatest), float32 sums keep the smaller one's digits."""
 
@@ -34,6 +37,10 @@ class Partner(Enum):
     STEP = "the same place's last release"
     PLACE = "another place's last release"
     HALF = "the other half of the release"
+
+
+Summed = list[tuple[Partner | None, int, int]]
+"""What numbers were multiplied by (None: themselves), how many there were, and how many sums come of it."""
 
 
 @final
@@ -47,8 +54,9 @@ class AddedUp:
     def __init__(self) -> None:
         self._releases = 0
         self._total: Tensor | None = None
-        # Of sums over a release's numbers, with as many of them as there were: squares and products, see ``_squares``.
-        self._of_releases: Tensor | None = None
+        # Of sums over a release's numbers: those of the last few, and of all before as many as there were, squares and products.
+        self._waiting: list[Tensor] = []
+        self._of_releases = NoiseSums(0, 0.0)
         # Over the releases before those of another length.
         self._before = NoiseSums(0, 0.0)
 
@@ -63,21 +71,22 @@ class AddedUp:
             self._total, self._releases = torch.zeros_like(numbers, dtype=wide), 0
         self._total += numbers
         self._releases += 1
-        squares = _squares(numbers.sum(dtype=wide)[None] / math.sqrt(len(numbers)))
-        self._of_releases = squares if self._of_releases is None else self._of_releases + squares
+        self._waiting.append(numbers.sum(dtype=wide) * len(numbers) ** -0.5)
+        if len(self._waiting) == TOGETHER:
+            self._add()
 
     def sums(self) -> tuple[NoiseSums, NoiseSums]:
         """Of sums over releases, and over numbers, each divided by the root of how many were added."""
-        if self._of_releases is None:
-            return NoiseSums(0, 0.0), NoiseSums(0, 0.0)
-        count, *squares = self._of_releases.tolist()
-        return self._over_releases(), NoiseSums(int(count), *squares)
+        self._add()
+        return self._over_releases(), self._of_releases
+
+    def _add(self) -> None:
+        if self._waiting:
+            self._of_releases += _squares(torch.stack(self._waiting))
+            self._waiting.clear()
 
     def _over_releases(self) -> NoiseSums:
-        if self._total is None:
-            return self._before
-        count, *squares = _squares(self._total / math.sqrt(self._releases)).tolist()
-        return self._before + NoiseSums(int(count), *squares)
+        return self._before if self._total is None else self._before + _squares(self._total / math.sqrt(self._releases))
 
 
 @final
@@ -97,6 +106,8 @@ class NoiseWatch:
         self._last_place = 0
         self._spare: Tensor | None = None
         self._releases = 0
+        # Of the last few releases, with what they are sums of.
+        self._waiting: list[tuple[Tensor, Summed]] = []
         # Contraction before a release widens its noise: by the more, the more numbers it has.
         self._widest, self._most = 1.0, 0
 
@@ -110,6 +121,7 @@ class NoiseWatch:
     @property
     def numbers(self) -> int:
         """The noisy numbers seen; a complex number counts as two."""
+        self._add()
         return self._sums.count * (2 if isinstance(self._mechanism, ComplexGaussian) else 1)
 
     @property
@@ -118,6 +130,7 @@ class NoiseWatch:
 
         Sums of k draws over sqrt(k) are as the draws themselves; of Laplace noise only signs are added.
         """
+        self._add()
         unrelated = all(are_unrelated(self._mechanism, products, self._widest) for products in self._products.values())
         right = has_claimed_scale(self._mechanism, self._sums, self._widest)
         return unrelated and right and all(map(self._is_sum, self._added.sums()))
@@ -185,12 +198,24 @@ class NoiseWatch:
             own = _inner(numbers, numbers)
         pairs = list(self._pairs(noise, place))
         sums = [own, *(_inner(x, y) for _, x, y in pairs)]
-        # One transfer from the device for all of them.
-        values = iter(torch.stack([value for one in sums for value in one]).tolist())
-        squares, *others = (_products(list(islice(values, len(one)))) for one in sums)
-        self._sums += NoiseSums(len(numbers), squares.real, squares.imaginary, squares.real_imaginary)
-        for (partner, x, _), products in zip(pairs, others, strict=True):
-            self._products[partner] += replace(products, count=len(x))
+        summed: Summed = [(None, len(numbers), len(own))]
+        summed += [(partner, len(x), len(one)) for (partner, x, _), one in zip(pairs, sums[1:], strict=True)]
+        self._waiting.append((torch.stack([value for one in sums for value in one]), summed))
+        if len(self._waiting) == TOGETHER:
+            self._add()
+
+    def _add(self) -> None:
+        """What waits, in one transfer from the device."""
+        if not self._waiting:
+            return
+        values = iter(torch.cat([sums for sums, _ in self._waiting]).tolist())
+        for partner, count, some in (one for _, summed in self._waiting for one in summed):
+            found = _products(list(islice(values, some)))
+            if partner is None:
+                self._sums += NoiseSums(count, found.real, found.imaginary, found.real_imaginary)
+            else:
+                self._products[partner] += replace(found, count=count)
+        self._waiting.clear()
 
     def _room(self, vector: Tensor, released: Tensor) -> Tensor:
         """Memory for the noise. New memory for every release would cost more time than all the sums."""
@@ -236,11 +261,11 @@ def _inner(x: Tensor, y: Tensor) -> list[Tensor]:
     return [dot(one, other) for one, other in blocks for dot in dots]
 
 
-def _squares(x: Tensor) -> Tensor:
-    """How many there are, the sums of their squares, real and imaginary, and of the products of the two; (4,), on their device."""
+def _squares(x: Tensor) -> NoiseSums:
+    """How many there are, the sums of their squares, real and imaginary, and of the products of the two."""
     real, imaginary = (x.real, x.imag) if x.is_complex() else (x, torch.zeros_like(x))
-    count = torch.full_like(real.sum(), len(x))
-    return torch.stack((count, torch.dot(real, real), torch.dot(imaginary, imaginary), torch.dot(real, imaginary)))
+    sums = torch.stack((torch.dot(real, real), torch.dot(imaginary, imaginary), torch.dot(real, imaginary)))
+    return NoiseSums(len(x), *sums.tolist())
 
 
 def _products(sums: list[complex]) -> Products:

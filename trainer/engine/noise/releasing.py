@@ -88,8 +88,17 @@ def held(mechanism: ComplexGaussian | Gaussian | Laplace, vector: Tensor) -> Ten
     """
     if vector.numel() <= FEW or (isinstance(mechanism, ComplexGaussian) and mechanism.correlation != 0.0):
         return vector
-    scale = min(mechanism.stds) if isinstance(mechanism, ComplexGaussian) else mechanism.noise_scale
-    return vector.clamp_(-HELD * scale, HELD * scale)
+    reach = HELD * _least_scale(mechanism)
+    return vector.clamp_(-reach, reach)
+
+
+def may_be_held(mechanism: ComplexGaussian | Gaussian | Laplace, largest: float) -> bool:
+    """Whether ``held`` would change numbers of at most this size, rounding included."""
+    return not 1.01 * largest < HELD * _least_scale(mechanism)
+
+
+def _least_scale(mechanism: ComplexGaussian | Gaussian | Laplace) -> float:
+    return min(mechanism.stds) if isinstance(mechanism, ComplexGaussian) else mechanism.noise_scale
 
 
 def release(mechanism: ComplexGaussian | Gaussian | Laplace, vector: Tensor, source: NoiseSource[Tensor]) -> Tensor:
