@@ -73,6 +73,15 @@ def test_the_maximum_is_a_number_of_the_input_and_not_two_maxima() -> None:
     assert from_planes(max_pool(to_planes(z), 4, 4)).tolist() == [[[-5 + 0j]]]
 
 
+@pytest.mark.parametrize("shape", [(2, 3, 7), (2, 3, 7, 6)])
+def test_padding_is_never_the_largest(shape: tuple[int, ...]) -> None:
+    z = _image(*shape)
+    small = z.abs() * 1e-3  # the largest of non-negative numbers is the largest in magnitude
+    got = from_planes(max_pool(to_planes(torch.complex(small, torch.zeros_like(small))), 3, 2, 1))
+    pooled = (nn.functional.max_pool1d if len(shape) == 3 else nn.functional.max_pool2d)(small, 3, 2, 1)
+    assert torch.equal(got, torch.complex(pooled, torch.zeros_like(pooled)))
+
+
 def test_the_maximum_holds_where_squares_would_overflow_or_underflow() -> None:
     z = torch.tensor([[[1e30 + 0j, 3e30 + 0j, 1e-30 + 0j, 3e-30j]]], dtype=torch.complex64)
     torch.testing.assert_close(from_planes(max_pool(to_planes(z), 2, 2)), torch.tensor([[[3e30 + 0j, 3e-30j]]]), rtol=0, atol=0)

@@ -23,6 +23,7 @@ from zetadp.trainer.models.front import split_front
 from zetadp.trainer.specs.execution_plan import FlatClipping
 from zetadp.trainer.specs.models.layer_spec import (
     Activation,
+    ChannelAffine,
     Convolution,
     Dropout,
     Flatten,
@@ -33,7 +34,7 @@ from zetadp.trainer.specs.models.layer_spec import (
     Residual,
 )
 from zetadp.trainer.specs.models.model_spec import Sequential
-from zetadp.trainer.specs.models.residual_networks import Numbers, resnet_18, wide_resnet
+from zetadp.trainer.specs.models.residual_networks import Numbers, resnet_18, resnext_29, wide_resnet
 from zetadp.trainer.specs.models.shapes import sequential_shapes
 from zetadp.trainer.specs.models.weighted import weighted_layers
 
@@ -47,8 +48,8 @@ def small(numbers: Numbers, **changes: object) -> Sequential:
     layers = (
         *(Convolution(outputs=4, kernel=3, padding=1), Residual(layers=(*plain, Convolution(outputs=4, kernel=3, padding=1)))),
         Residual(
-            layers=(Convolution(outputs=6, kernel=2, stride=2), active),
-            shortcut=(MaxPool(kernel=2, stride=2), Convolution(outputs=6, kernel=1)),
+            layers=(Convolution(outputs=6, kernel=2, stride=2, groups=2), ChannelAffine(), active),
+            shortcut=(MaxPool(kernel=3, stride=2, padding=1), Convolution(outputs=6, kernel=1)),
         ),
         *(Flatten(), Residual(layers=(active, Linear(outputs=54))), Linear(outputs=3)),
     )
@@ -63,11 +64,21 @@ NUMBERS: list[Numbers] = ["complex", "real", "real_pairs"]
 @pytest.mark.parametrize(
     ("model", "size"),
     # As the networks' authors and their best-known reimplementations count them; the third by De et al. 2022, table 14: 2.75 million.
-    [(resnet_18(10), 11_173_962), (wide_resnet(10, 28, 10), 36_479_194), (wide_resnet(10, 16, 4), 2_748_890)],
-    ids=["resnet-18", "wrn-28-10", "wrn-16-4"],
+    # ResNeXt-29, 8 x 64: 34.4 million in its Table 7. torchvision's ResNet-18: as its documentation counts.
+    [
+        (resnet_18(10), 11_173_962),
+        (resnet_18(1000, for_large_images=True, norm="affine"), 11_689_512),
+        (wide_resnet(10, 28, 10), 36_479_194),
+        (wide_resnet(10, 16, 4), 2_748_890),
+        (resnext_29(10, 8, 64), 34_426_698),
+    ],
+    ids=["resnet-18", "resnet-18 of torchvision", "wrn-28-10", "wrn-16-4", "resnext-29"],
 )
 def test_a_known_network_has_its_size(model: Sequential, size: int) -> None:
-    assert sum(stage.weights for stage in sequential_shapes(model, CIFAR)) == size
+    last = model.layers[-1]
+    assert isinstance(last, Linear)
+    facts = facts_of((3, 32, 32), last.outputs, is_complex=False)
+    assert sum(stage.weights for stage in sequential_shapes(model, facts)) == size
 
 
 @pytest.mark.parametrize("numbers", NUMBERS)

@@ -1,7 +1,7 @@
 r"""Pooling of planes (N, 2C, length) and (N, 2C, height, width): of complex numbers, never of a real part without its imaginary part.
 
 An average is linear, so planes are averaged as they are. A maximum is the number of largest |z|^2 in the window, the first of equals;
-its position comes from the magnitudes alone, so that both planes are read at the same place. No padding.
+its position comes from the magnitudes alone, so that both planes are read at the same place.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ def average_pool(planes: Tensor, kernel: Sizes, stride: Sizes) -> Tensor:
     return _as(planes, functional.avg_pool2d(image, *sizes))
 
 
-def max_pool(planes: Tensor, kernel: Sizes, stride: Sizes) -> Tensor:
-    """The complex number of largest magnitude in every window: (N, 2C, *space) -> (N, 2C, *windows)."""
+def max_pool(planes: Tensor, kernel: Sizes, stride: Sizes, padding: int = 0) -> Tensor:
+    """The complex number of largest magnitude in every window: (N, 2C, *space) -> (N, 2C, *windows); padding is never the largest."""
     lengths, sizes = _lengths(planes), (_pair("kernel", kernel, planes), _pair("stride", stride, planes))
-    return _pick(planes, functional.max_pool2d_with_indices(lengths, *sizes)[1])
+    beside = (padding, padding if planes.ndim == 4 else 0)
+    return _pick(planes, functional.max_pool2d_with_indices(lengths, *sizes, beside)[1])
 
 
 def adaptive_average_pool(planes: Tensor, size: Sizes) -> Tensor:

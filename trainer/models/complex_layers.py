@@ -116,7 +116,7 @@ def complex_pool(layer: AveragePool | MaxPool | AdaptiveAveragePool | AdaptiveMa
         case AveragePool():
             return Applied(lambda x: average_pool(x, layer.kernel, layer.stride))
         case MaxPool():
-            return Applied(lambda x: max_pool(x, layer.kernel, layer.stride))
+            return Applied(lambda x: max_pool(x, layer.kernel, layer.stride, layer.padding))
         case AdaptiveAveragePool():
             return Applied(lambda x: adaptive_average_pool(x, layer.size))
         case AdaptiveMaxPool():

@@ -59,7 +59,7 @@ def real_pool(layer: AveragePool | MaxPool | AdaptiveAveragePool | AdaptiveMaxPo
         case AveragePool():
             return (nn.AvgPool1d if flat else nn.AvgPool2d)(layer.kernel, layer.stride)
         case MaxPool():
-            return (nn.MaxPool1d if flat else nn.MaxPool2d)(layer.kernel, layer.stride)
+            return (nn.MaxPool1d if flat else nn.MaxPool2d)(layer.kernel, layer.stride, layer.padding)
         case AdaptiveAveragePool():
             window = None if flat else equal_windows(shape[1:], (layer.size, layer.size))
             if window is not None:

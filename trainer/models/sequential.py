@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer.data.base import DataSetFacts
+from zetadp.trainer.layers.channel_affine import ChannelAffine as ChannelAffineModule
 from zetadp.trainer.layers.filter_bank import GaborModulus
 from zetadp.trainer.layers.planes import FromPlanes, ToPlanes
 from zetadp.trainer.layers.residual import ResidualBlock
@@ -26,6 +27,7 @@ from zetadp.trainer.specs.models.layer_spec import (
     AveragePool,
     BlockCirculantLinear,
     ByNumbers,
+    ChannelAffine,
     Convolution,
     Dropout,
     FilterBank,
@@ -174,6 +176,8 @@ def _module(layer: LayerSpec, stage: LayerShapes, numbers: Format, stream: Rando
         return _fixed_module(layer, stage, numbers)
     if isinstance(layer, BlockCirculantLinear):
         return complex_layers.block_circulant(layer, stage.inputs[0], stream, is_complex=numbers != "real")
+    if isinstance(layer, ChannelAffine):
+        return ChannelAffineModule(stage.inputs[0], is_complex=numbers != "real")
     if isinstance(layer, Linear) and numbers == "planes":
         return complex_layers.planar_linear(layer, stage.inputs[0], stream)
     assert not isinstance(layer, Residual)  # it is a block of modules

@@ -106,11 +106,22 @@ class AveragePool(Value):
 
 @final
 class MaxPool(Value):
-    """The largest number of each window; of complex ones that of largest magnitude."""
+    """The largest number of each window; of complex ones that of largest magnitude.
+
+    Attributes:
+      padding: places on each side that are never the largest; at most half the kernel.
+    """
 
     kind: Literal["max_pool"] = "max_pool"
     kernel: Extent
     stride: Extent
+    padding: Padding = 0
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if 2 * self.padding > self.kernel:
+            raise InvalidParameter("padding", f"at most half the kernel, {self.kernel}", self.padding)
+        return self
 
 
 @final
@@ -149,6 +160,13 @@ class InstanceNorm(Value):
     """Group norm with a group for every channel."""
 
     kind: Literal["instance_norm"] = "instance_norm"
+
+
+@final
+class ChannelAffine(Value):
+    """weight x + bias with one weight and one bias for each channel, or feature: what a batch norm with fixed statistics computes."""
+
+    kind: Literal["channel_affine"] = "channel_affine"
 
 
 @final
@@ -247,7 +265,7 @@ ByNumbers = (
 )
 """Layers whose modules in complex networks aren't those in real ones."""
 
-Plain = BlockCirculantLinear | ByNumbers
+Plain = BlockCirculantLinear | ChannelAffine | ByNumbers
 
 PlainLayer = Annotated[Plain, Field(discriminator="kind")]
 """What a residual block is made of."""

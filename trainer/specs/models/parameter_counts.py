@@ -7,6 +7,7 @@ from typing import Literal
 from zetadp.trainer.specs.models.layer_spec import (
     Activation,
     BlockCirculantLinear,
+    ChannelAffine,
     Convolution,
     GroupNorm,
     InstanceNorm,
@@ -48,7 +49,7 @@ def parameter_shapes(layer: LayerSpec, inputs: Shape, numbers: Numbers) -> dict[
 
 def _weight_and_bias(layer: LayerSpec, inputs: Shape) -> dict[str, Shape]:
     match layer:
-        case GroupNorm() | LayerNorm() | InstanceNorm():
+        case GroupNorm() | LayerNorm() | InstanceNorm() | ChannelAffine():
             return {"weight": inputs[:1], "bias": inputs[:1]}
         case Linear() | BlockCirculantLinear() | Convolution() | TransposedConvolution():
             bias: dict[str, Shape] = {"bias": (layer.outputs,)} if layer.bias else {}

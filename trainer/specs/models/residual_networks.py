@@ -1,22 +1,25 @@
-r"""Residual networks for small images as values, with group norms in place of batch norms, which mix records. Without torch.
+r"""Residual networks as values: none of them has a batch norm, which mixes records. Without torch.
 
-He, Zhang, Ren and Sun 2016 (arXiv:1512.03385), in the form for images of 32 x 32 with a first convolution of 3 x 3; wide ones before the
-activation (Zagoruyko and Komodakis 2016, arXiv:1605.07146). Complex ones have the same layers on complex numbers.
+He, Zhang, Ren and Sun 2016 (arXiv:1512.03385); wide ones before the activation (Zagoruyko and Komodakis 2016, arXiv:1605.07146); with
+grouped convolutions (Xie, Girshick, Dollar, Tu and He 2017, arXiv:1611.05431). Complex ones have the same layers on complex numbers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.specs.models.layer_spec import (
     Activation,
     AdaptiveAveragePool,
+    ChannelAffine,
     Convolution,
     Flatten,
     GroupNorm,
     LayerSpec,
     Linear,
+    MaxPool,
     PlainLayer,
     Residual,
 )
@@ -26,23 +29,66 @@ GROUPS = 16
 """As De et al. 2022 have them."""
 
 Numbers = Literal["complex", "real", "real_pairs"]
+Norm = Literal["group", "affine"]
+"""After (or before) every convolution: group norm of ``GROUPS`` groups, or what a published network's batch norm is with its statistics
+fixed: a factor and a shift for each channel."""
 
 
-def resnet_18(classes: int, numbers: Numbers = "real", width: int = 64) -> Sequential:
-    """Eight blocks of two convolutions; ``width``: channels of the first ones, a multiple of ``GROUPS``."""
-    layers: list[LayerSpec] = [*_convolved(width), _active(numbers)]
+def resnet_18(
+    classes: int,
+    numbers: Numbers = "real",
+    width: int = 64,
+    *,
+    norm: Norm = "group",
+    for_large_images: bool = False,
+    normalises_sums: bool = False,
+) -> Sequential:
+    r"""Eight blocks of two convolutions.
+
+    Args:
+      width: channels of the first ones, for group norm a multiple of ``GROUPS``.
+      for_large_images: begins with a 7 x 7 convolution of stride 2 and a max pool, as torchvision's; else with a 3 x 3 convolution.
+      normalises_sums: a norm after each block's sum too (ScaleNorm: Klause, Ziller, Rueckert, Hammernik and Kaissis 2022,
+        arXiv:2203.00324).
+    """
+    first = (*_convolved(norm, width, 7, 2), _active(numbers), MaxPool(kernel=3, stride=2, padding=1))
+    layers: list[LayerSpec] = [*(first if for_large_images else (*_convolved(norm, width), _active(numbers)))]
     before = width
     for stage in range(4):
-        for first in (True, False):
-            channels, stride = width * 2**stage, 2 if stage and first else 1
-            inner: tuple[PlainLayer, ...] = (*_convolved(channels, stride=stride), _active(numbers), *_convolved(channels))
+        for opens in (True, False):
+            channels, stride = width * 2**stage, 2 if stage and opens else 1
+            inner = (*_convolved(norm, channels, stride=stride), _active(numbers), *_convolved(norm, channels))
             fits = stride == 1 and channels == before
-            layers += [Residual(layers=inner, shortcut=() if fits else _convolved(channels, 1, stride)), _active(numbers)]
+            layers.append(Residual(layers=inner, shortcut=() if fits else _convolved(norm, channels, 1, stride)))
+            layers += [*((_norm(norm),) if normalises_sums else ()), _active(numbers)]
             before = channels
     return _classified(layers, classes, numbers)
 
 
-def wide_resnet(classes: int, depth: int, widening: int, numbers: Numbers = "real") -> Sequential:
+def resnext_29(classes: int, cardinality: int, width: int, numbers: Numbers = "real", *, norm: Norm = "group") -> Sequential:
+    r"""Three stages of three blocks 1 x 1, grouped 3 x 3, 1 x 1, for images of 32 x 32: 8 x 64 is the one of the paper's Table 7.
+
+    Args:
+      cardinality: groups of each block's middle convolution.
+      width: channels of each group in the first stage; with 8 x 64 outputs are 256, 512 and 1024 channels, 4 ``width`` in the first.
+    """
+    layers: list[LayerSpec] = [*_convolved(norm, 64), _active(numbers)]
+    before = 64
+    for stage in range(3):
+        for opens in (True, False, False):
+            inner, after, stride = cardinality * width * 2**stage, 4 * width * 2**stage, 2 if stage and opens else 1
+            block: tuple[PlainLayer, ...] = (
+                *(*_convolved(norm, inner, 1), _active(numbers)),
+                *(*_convolved(norm, inner, 3, stride, groups=cardinality), _active(numbers)),
+                *_convolved(norm, after, 1),
+            )
+            fits = stride == 1 and after == before
+            layers += [Residual(layers=block, shortcut=() if fits else _convolved(norm, after, 1, stride)), _active(numbers)]
+            before = after
+    return _classified(layers, classes, numbers)
+
+
+def wide_resnet(classes: int, depth: int, widening: int, numbers: Numbers = "real", *, norm: Norm = "group") -> Sequential:
     r"""Three stages of blocks that norm and activation begin, as many times wider: 28 and 10, or 16 and 4.
 
     Raises:
@@ -56,27 +102,32 @@ def wide_resnet(classes: int, depth: int, widening: int, numbers: Numbers = "rea
         for block in range((depth - 4) // 6):
             channels, stride = 16 * 2**stage * widening, 2 if stage and not block else 1
             inner: tuple[PlainLayer, ...] = (
-                *(Convolution(outputs=channels, kernel=3, stride=stride, padding=1, bias=False), GroupNorm(groups=GROUPS)),
-                *(_active(numbers), Convolution(outputs=channels, kernel=3, padding=1, bias=False)),
+                *(*_convolved(norm, channels, stride=stride), _active(numbers)),
+                Convolution(outputs=channels, kernel=3, padding=1, bias=False),
             )
-            begin: tuple[PlainLayer, ...] = (GroupNorm(groups=GROUPS), _active(numbers))
+            begin: tuple[PlainLayer, ...] = (_norm(norm), _active(numbers))
             if channels == before and stride == 1:
                 layers.append(Residual(layers=(*begin, *inner)))
             else:
                 # Where the shape changes the shortcut begins behind norm and activation.
                 layers += [*begin, Residual(layers=inner, shortcut=(Convolution(outputs=channels, kernel=1, stride=stride, bias=False),))]
             before = channels
-    return _classified([*layers, GroupNorm(groups=GROUPS), _active(numbers)], classes, numbers)
+    return _classified([*layers, _norm(norm), _active(numbers)], classes, numbers)
 
 
-def _convolved(channels: int, kernel: int = 3, stride: int = 1) -> tuple[PlainLayer, ...]:
-    return Convolution(outputs=channels, kernel=kernel, stride=stride, padding=kernel // 2, bias=False), GroupNorm(groups=GROUPS)
+def _convolved(norm: Norm, channels: int, kernel: int = 3, stride: int = 1, groups: int = 1) -> tuple[PlainLayer, ...]:
+    convolution = Convolution(outputs=channels, kernel=kernel, stride=stride, padding=kernel // 2, groups=groups, bias=False)
+    return convolution, _norm(norm)
+
+
+def _norm(norm: Norm) -> GroupNorm | ChannelAffine:
+    return GroupNorm(groups=GROUPS) if norm == "group" else ChannelAffine()
 
 
 def _active(numbers: Numbers) -> Activation:
     return Activation(name="crelu" if numbers == "complex" else "relu")
 
 
-def _classified(layers: list[LayerSpec], classes: int, numbers: Numbers) -> Sequential:
+def _classified(layers: Sequence[LayerSpec], classes: int, numbers: Numbers) -> Sequential:
     end = (AdaptiveAveragePool(size=1), Flatten(), Linear(outputs=classes))
     return Sequential(numbers=numbers, layers=(*layers, *end), head="real_part" if numbers == "complex" else "none")

@@ -20,6 +20,7 @@ from zetadp.trainer.specs.models.layer_spec import (
     AdaptiveMaxPool,
     AveragePool,
     BlockCirculantLinear,
+    ChannelAffine,
     Convolution,
     Dropout,
     FilterBank,
@@ -229,7 +230,7 @@ def shape_after(name: str, layer: LayerSpec, shape: Shape) -> Shape:
                     name, f"applied to flat records of {math.prod(wanted)} numbers (unflatten)", f"a record of shape {shape}"
                 )
             return wanted
-        case Activation() | Dropout() | Fourier():
+        case Activation() | ChannelAffine() | Dropout() | Fourier():
             return shape
         case Residual():
             raise AssertionError("a residual block's shape is that of its branches")
@@ -282,8 +283,10 @@ def _after_spatial(
         case TransposedConvolution():
             sizes = [(size - 1) * layer.stride - 2 * layer.padding + layer.kernel for size in spatial]
             channels = layer.outputs
-        case AveragePool() | MaxPool():
+        case AveragePool():
             sizes = [(size - layer.kernel) // layer.stride + 1 for size in spatial]
+        case MaxPool():
+            sizes = [(size + 2 * layer.padding - layer.kernel) // layer.stride + 1 for size in spatial]
         case AdaptiveAveragePool() | AdaptiveMaxPool():
             # A window for each output, none of them empty.
             sizes = [layer.size if layer.size <= size else 0 for size in spatial]

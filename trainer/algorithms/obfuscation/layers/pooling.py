@@ -16,15 +16,16 @@ from zetadp.trainer.algorithms.obfuscation.layers.parts import halves
 
 @final
 class MaxPool(nn.Module):
-    """Windows of parts (2N, C, height, width), without padding; the first of equals."""
+    """Windows of parts (2N, C, height, width); the first of equals, and never one of the padding."""
 
-    def __init__(self, kernel: int, stride: int) -> None:
+    def __init__(self, kernel: int, stride: int, padding: int = 0) -> None:
         super().__init__()
         self._kernel, self._stride = (kernel, kernel), (stride, stride)
+        self._padding = (padding, padding)
 
     def forward(self, parts: Tensor) -> Tensor:
         re, im = halves(parts.detach())
         # Which number is the largest has no derivative; the number has.
-        places = functional.max_pool2d_with_indices((re * re).addcmul_(im, im), self._kernel, self._stride)[1]
+        places = functional.max_pool2d_with_indices((re * re).addcmul_(im, im), self._kernel, self._stride, self._padding)[1]
         picked = parts.flatten(2).gather(2, torch.cat((places, places)).flatten(2))
         return picked.unflatten(2, places.shape[2:])

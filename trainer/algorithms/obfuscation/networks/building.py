@@ -98,7 +98,7 @@ def _module(layer: ProcessingLayer, shape: Shape, stream: RandomStream, *, turne
             shortened = nn.Identity() if around is None else real_layers.real_convolution(around, shape, stream)
             return SkipConnection(inner, shortened), after
         case MaxPool() if turned:
-            return equivariant.MaxPool(layer.kernel, layer.stride), shape_after("", layer, shape)
+            return equivariant.MaxPool(layer.kernel, layer.stride, layer.padding), shape_after("", layer, shape)
         case Dropout() if turned:
             return equivariant.JointDropout(layer.probability), shape
         case _:
