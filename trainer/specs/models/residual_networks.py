@@ -65,26 +65,29 @@ def resnet_18(
     return _classified(layers, classes, numbers)
 
 
-def resnext_29(classes: int, cardinality: int, width: int, numbers: Numbers = "real", *, norm: Norm = "group") -> Sequential:
+def resnext_29(
+    classes: int, cardinality: int, width: int, numbers: Numbers = "real", *, after: int = 256, norm: Norm = "group"
+) -> Sequential:
     r"""Three stages of three blocks 1 x 1, grouped 3 x 3, 1 x 1, for images of 32 x 32: 8 x 64 is the one of the paper's Table 7.
 
     Args:
       cardinality: groups of each block's middle convolution.
-      width: channels of each group in the first stage; with 8 x 64 outputs are 256, 512 and 1024 channels, 4 ``width`` in the first.
+      width: channels of each group in the first stage; the later ones have twice and four times as many.
+      after: channels behind each block of the first stage, of which the later ones have as many times more; a quarter of them before.
     """
-    layers: list[LayerSpec] = [*_convolved(norm, 64), _active(numbers)]
-    before = 64
+    before = after // 4
+    layers: list[LayerSpec] = [*_convolved(norm, before), _active(numbers)]
     for stage in range(3):
         for opens in (True, False, False):
-            inner, after, stride = cardinality * width * 2**stage, 4 * width * 2**stage, 2 if stage and opens else 1
+            inner, behind, stride = cardinality * width * 2**stage, after * 2**stage, 2 if stage and opens else 1
             block: tuple[PlainLayer, ...] = (
                 *(*_convolved(norm, inner, 1), _active(numbers)),
                 *(*_convolved(norm, inner, 3, stride, groups=cardinality), _active(numbers)),
-                *_convolved(norm, after, 1),
+                *_convolved(norm, behind, 1),
             )
-            fits = stride == 1 and after == before
-            layers += [Residual(layers=block, shortcut=() if fits else _convolved(norm, after, 1, stride)), _active(numbers)]
-            before = after
+            fits = stride == 1 and behind == before
+            layers += [Residual(layers=block, shortcut=() if fits else _convolved(norm, behind, 1, stride)), _active(numbers)]
+            before = behind
     return _classified(layers, classes, numbers)
 
 
