@@ -20,6 +20,7 @@ from zetadp.trainer import layers
 from zetadp.trainer.engine.gradients.clipping import CLIP_MARGIN, ClippedGradients
 from zetadp.trainer.engine.gradients.per_unit import layers_of
 from zetadp.trainer.engine.gradients.problem import Problem
+from zetadp.trainer.layers import sequences
 from zetadp.trainer.layers.flat_parameters import as_real
 from zetadp.trainer.layers.planar_linear import PlanarLinear
 from zetadp.trainer.specs.execution_plan import FlatClipping, PerLayerClipping
@@ -122,6 +123,26 @@ def bend(x: Tensor) -> Tensor:
 
 
 @final
+class Whole(nn.Module):
+    """Numbers as rows of a table of four."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.round().clamp(0, 3).long()
+
+
+@final
+class Alike(nn.Module):
+    """A table that is looked into twice, at other places."""
+
+    def __init__(self, table: nn.Module) -> None:
+        super().__init__()
+        self.table = table
+
+    def forward(self, numbers: Tensor) -> Tensor:
+        return bend(self.table(numbers)) * self.table(3 - numbers)
+
+
+@final
 class Bend(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return bend(x)
@@ -181,6 +202,14 @@ CASES: dict[str, LayerCase] = {
     "ChannelAffine, no positions": LayerCase(between(lambda _: layers.ChannelAffine(5, is_complex=False), 5), (5,)),
     "ChannelAffine, planes, shared": LayerCase(lambda _: Twice(layers.ChannelAffine(2, is_complex=True)), (4, 3, 2)),
     "ChannelAffine, complex": LayerCase(lambda _: nn.Sequential(layers.ChannelAffine(3, is_complex=True), Bend()), (3,), True),
+    "Embedding": LayerCase(lambda _: nn.Sequential(Whole(), nn.Embedding(4, 3), Bend()), (7,)),
+    "Embedding, padding, shared": LayerCase(lambda _: nn.Sequential(Whole(), Alike(nn.Embedding(4, 3, padding_idx=1))), (5,)),
+    "TokenEmbedding": LayerCase(lambda s: nn.Sequential(sequences.TokenEmbedding(4, 3, s, is_complex=False), Bend()), (7,)),
+    "TokenEmbedding, complex": LayerCase(lambda s: nn.Sequential(sequences.TokenEmbedding(4, 3, s, is_complex=True), Bend()), (7,)),
+    "PositionEmbedding": LayerCase(lambda _: nn.Sequential(sequences.PositionEmbedding(3, 4, is_complex=False), Bend()), (3, 4)),
+    "PositionEmbedding, planes": LayerCase(lambda _: Twice(sequences.PositionEmbedding(2, 4, is_complex=True)), (4, 4)),
+    "PositionNorm": LayerCase(lambda _: nn.Sequential(sequences.PositionNorm(5, is_complex=False), Bend()), (5, 4)),
+    "PositionNorm, planes": LayerCase(lambda _: nn.Sequential(sequences.PositionNorm(5, is_complex=True), Bend()), (10, 4)),
     "a module without a rule": LayerCase(lambda _: nn.Sequential(Polynomial(), Bend()), (3,), True),
     "a module without a rule, shared": LayerCase(lambda _: Twice(Polynomial()), (3,), True),
     "PReLU (no rule)": LayerCase(between(lambda _: nn.PReLU(5), 5), (5,)),

@@ -10,10 +10,10 @@ import pytest
 
 from tests.trainer.made_up import built, facts_of
 from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.specs.models.layer_numbers import ComplexActivation
 from zetadp.trainer.specs.models.layer_spec import (
     Activation,
     BlockCirculantLinear,
-    ComplexActivation,
     Convolution,
     Dropout,
     Flatten,

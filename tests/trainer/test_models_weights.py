@@ -24,10 +24,10 @@ from zetadp.trainer.data import ROOT_VARIABLE
 from zetadp.trainer.layers.flat_parameters import as_real
 from zetadp.trainer.models.front import passed_through, split_front
 from zetadp.trainer.specs.models import weights
+from zetadp.trainer.specs.models.layer_numbers import ComplexActivation
 from zetadp.trainer.specs.models.layer_spec import (
     Activation,
     BlockCirculantLinear,
-    ComplexActivation,
     Convolution,
     Dropout,
     Flatten,

@@ -149,7 +149,7 @@ class Descent:
 
 
 def _model(loaded: LoadedNetwork, described: str, state: TrainingState) -> Model:
-    return Model(model_tensors(loaded.layout, state.parameters, loaded.front), described)
+    return Model(model_tensors(loaded.layout, state.parameters, loaded.front, loaded.network), described)
 
 
 @final

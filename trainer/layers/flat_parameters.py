@@ -75,10 +75,11 @@ class ParameterLayout:
         return [2 * sum(self._complex_sizes), sum(self._real_sizes)]
 
 
-def model_tensors(layout: ParameterLayout, parameters: Tensor, front: nn.Module) -> dict[str, Tensor]:
-    """What a model file holds: what was trained, and the frozen weights before it, without which it would be half a network."""
+def model_tensors(layout: ParameterLayout, parameters: Tensor, *modules: nn.Module) -> dict[str, Tensor]:
+    """What a model file holds: what was trained, and the modules' weights that weren't, without which it would be half a network."""
     trained = {name: as_real(value) for name, value in layout.unflatten(parameters).items()}
-    return trained | {name: as_real(value.detach()) for name, value in front.named_parameters()}
+    kept = {name: as_real(value.detach()) for module in modules for name, value in module.state_dict().items()}
+    return kept | trained
 
 
 def _pairs(reals: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from zetadp.trainer.layers.norms import ComplexGroupNorm, ComplexInstanceNorm, C
 from zetadp.trainer.layers.planar_linear import PlanarLinear
 from zetadp.trainer.layers.planes import from_planes, to_planes
 from zetadp.trainer.layers.pooling import adaptive_average_pool, adaptive_max_pool, average_pool, max_pool
+from zetadp.trainer.specs.models.layer_numbers import Head
 from zetadp.trainer.specs.models.layer_spec import (
     Activation,
     AdaptiveAveragePool,
@@ -25,7 +26,6 @@ from zetadp.trainer.specs.models.layer_spec import (
     BlockCirculantLinear,
     Convolution,
     GroupNorm,
-    Head,
     InstanceNorm,
     LayerNorm,
     Linear,

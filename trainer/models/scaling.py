@@ -11,6 +11,7 @@ from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer.data.base import DataSetFacts
 from zetadp.trainer.layers import BlockCirculantLinear, ComplexLinear, PlanarConv1d, PlanarConv2d, PlanarConvTranspose2d, PlanarLinear
 from zetadp.trainer.layers.residual import ResidualBlock
+from zetadp.trainer.layers.sequences import Recurrent, SelfAttention
 
 RECORDS = 4
 """Their outputs' mean square is over all positions and channels too, so few records suffice."""
@@ -49,6 +50,8 @@ def _scaled(module: nn.Module, x: Tensor) -> Tensor:
         for inner in module:
             x = _scaled(inner, x)
         return x
+    if isinstance(module, SelfAttention | Recurrent):
+        return module(x)  # Glorot's weights suit what softmax, tanh and sigmoid bound
     if isinstance(module, ResidualBlock):
         return _scaled(module.layers, x) + _scaled(module.shortcut, x)
     outputs = module(x)

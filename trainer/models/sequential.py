@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer.data.base import DataSetFacts
+from zetadp.trainer.layers import sequences
+from zetadp.trainer.layers.adapted import Adapted as AdaptedModule
 from zetadp.trainer.layers.channel_affine import ChannelAffine as ChannelAffineModule
 from zetadp.trainer.layers.filter_bank import GaborModulus
 from zetadp.trainer.layers.planes import FromPlanes, ToPlanes
@@ -20,11 +22,14 @@ from zetadp.trainer.layers.residual import ResidualBlock
 from zetadp.trainer.layers.scattering import Scattering as ScatteringModule
 from zetadp.trainer.models import complex_layers, real_layers
 from zetadp.trainer.models.scaling import scale_to_unit_outputs
+from zetadp.trainer.specs.models.blocks import GATES, LayerShapes, branches_of
 from zetadp.trainer.specs.models.layer_spec import (
     Activation,
+    Adapted,
     AdaptiveAveragePool,
     AdaptiveMaxPool,
     AveragePool,
+    Block,
     BlockCirculantLinear,
     ByNumbers,
     ChannelAffine,
@@ -46,7 +51,8 @@ from zetadp.trainer.specs.models.layer_spec import (
 )
 from zetadp.trainer.specs.models.model_spec import Sequential
 from zetadp.trainer.specs.models.parameter_counts import module_name
-from zetadp.trainer.specs.models.shapes import LayerShapes, given_parameters, sequential_shapes
+from zetadp.trainer.specs.models.sequence_layers import Embedding, PositionEmbedding, PositionNorm, Recurrent, SelfAttention
+from zetadp.trainer.specs.models.shapes import given_parameters, sequential_shapes
 from zetadp.trainer.specs.models.weights import GivenWeights
 
 Format = Literal["native", "planes", "real"]
@@ -66,6 +72,10 @@ PLANES = (
     LayerNorm,
     InstanceNorm,
     FilterBank,
+    PositionEmbedding,
+    PositionNorm,
+    SelfAttention,
+    Recurrent,
 )
 
 
@@ -105,14 +115,17 @@ def build_sequential(spec: Sequential, facts: DataSetFacts, stream: RandomStream
     shapes = sequential_shapes(spec, facts)
     row = _Row("native" if spec.numbers == "complex" and facts.is_complex else "planes" if spec.numbers == "complex" else "real")
     if not facts.is_complex and spec.numbers != "real":
-        row.add("input", ZeroImaginary())
+        if not isinstance(spec.layers[0], Embedding):  # takes whole numbers, and gives planes
+            row.add("input", ZeroImaginary())
     elif spec.numbers == "real_pairs":
         row.add("input", ToPlanes())
     _fill_row(row, spec.layers, shapes, stream)
     _end(row, spec, facts)
     network = nn.Sequential(row.modules)
     if isinstance(spec.initial_weights, GivenWeights):
-        _fill(network, spec.initial_weights.read(given_parameters(spec, shapes)))
+        given = given_parameters(spec, shapes)
+        arrays = spec.initial_weights.read({stored: shape for stored, (_, shape) in given.items()})
+        _fill(network, {given[stored][0]: array for stored, array in arrays.items()})
         _freeze(network, spec)
     elif spec.initial_weights == "unit_outputs":
         scale_to_unit_outputs(network, facts, stream)
@@ -127,8 +140,8 @@ def _fill_row(row: _Row, layers: Sequence[LayerSpec], stages: Sequence[LayerShap
             row.convert(name, "native")
         elif isinstance(layer, PLANES):
             row.convert(name, "planes")
-        if isinstance(layer, Residual):
-            row.numbers = _add_block(row, name, layer, stage, stream)
+        if isinstance(layer, Block):
+            _add_block(row, name, layer, stage, stream)
         else:
             row.add(name, _module(layer, stage, row.numbers, stream))
 
@@ -145,6 +158,9 @@ def _freeze(network: nn.Sequential, spec: Sequential) -> None:
     """Frozen parameters require no gradient; ``trainer.models.front`` splits their layers off."""
     for place, layer in enumerate(spec.layers[: spec.frozen_layers]):
         network.get_submodule(module_name(place, layer)).requires_grad_(requires_grad=False)
+    for module in network.modules():
+        if isinstance(module, AdaptedModule):
+            module.keep_base()
 
 
 def _end(row: _Row, spec: Sequential, facts: DataSetFacts) -> None:
@@ -159,29 +175,58 @@ def _end(row: _Row, spec: Sequential, facts: DataSetFacts) -> None:
         row.add("head", complex_layers.head(spec.head))
 
 
-def _add_block(row: _Row, name: str, layer: Residual, stage: LayerShapes, stream: RandomStream) -> Format:
-    """Adds the block; the format that numbers have behind it, which is the one behind its layers."""
+def _add_block(row: _Row, name: str, layer: Block, stage: LayerShapes, stream: RandomStream) -> None:
+    """Adds the block; numbers then have the format that they have behind its first branch."""
     branches: list[_Row] = []
-    for (_, layers), stages in zip(layer.branches, stage.branches, strict=True):
-        branch = _Row(row.numbers)
-        _fill_row(branch, layers, stages, stream)
-        branches.append(branch)
-    branches[1].convert("sum", branches[0].numbers)
-    row.add(name, ResidualBlock(*(nn.Sequential(branch.modules) for branch in branches)))
-    return branches[0].numbers
+    for branch, stages in zip(branches_of(name, layer, stage.inputs), stage.branches, strict=True):
+        made = _Row(row.numbers)
+        _fill_row(made, branch.layers, stages, stream)
+        if branches:
+            made.convert("sum", branches[0].numbers)
+        branches.append(made)
+    rows = [nn.Sequential(branch.modules) for branch in branches]
+    parts = 1 if row.numbers == "real" else 2
+    match layer:
+        case Residual():
+            row.add(name, ResidualBlock(*rows))
+        case Adapted():
+            *_, last = (module for module in rows[1].modules() if hasattr(module, "weight"))
+            nn.init.zeros_(last.get_parameter("weight"))
+            row.add(name, AdaptedModule(*rows))
+        case SelfAttention():
+            row.add(name, sequences.SelfAttention(rows[0], rows[1], rows[2], rows[3], layer.heads, parts))
+        case Recurrent():
+            returns_sequence = layer.returns == "sequence"
+            row.add(name, sequences.Recurrent(rows[0], rows[1], GATES[layer.cell], parts, returns_sequence=returns_sequence))
+    row.numbers = branches[0].numbers
 
 
 def _module(layer: LayerSpec, stage: LayerShapes, numbers: Format, stream: RandomStream) -> nn.Module:
     if isinstance(layer, Flatten | Unflatten | FilterBank | Scattering | Fourier):
         return _fixed_module(layer, stage, numbers)
+    assert not isinstance(layer, Block)  # it is made of modules
     if isinstance(layer, BlockCirculantLinear):
         return complex_layers.block_circulant(layer, stage.inputs[0], stream, is_complex=numbers != "real")
-    if isinstance(layer, ChannelAffine):
-        return ChannelAffineModule(stage.inputs[0], is_complex=numbers != "real")
+    if isinstance(layer, ChannelAffine | Embedding | PositionEmbedding | PositionNorm):
+        return _either_module(layer, stage, stream, is_complex=numbers != "real")
     if isinstance(layer, Linear) and numbers == "planes":
         return complex_layers.planar_linear(layer, stage.inputs[0], stream)
-    assert not isinstance(layer, Residual)  # it is a block of modules
     return _real_module(layer, stage, stream) if numbers == "real" else _complex_module(layer, stage, stream)
+
+
+def _either_module(
+    layer: ChannelAffine | Embedding | PositionEmbedding | PositionNorm, stage: LayerShapes, stream: RandomStream, *, is_complex: bool
+) -> nn.Module:
+    """Layers whose module is the same for both kinds of numbers."""
+    match layer:
+        case ChannelAffine():
+            return ChannelAffineModule(stage.inputs[0], is_complex=is_complex)
+        case Embedding():
+            return sequences.TokenEmbedding(layer.entries, layer.outputs, stream, is_complex=is_complex)
+        case PositionEmbedding():
+            return sequences.PositionEmbedding(stage.inputs[0], stage.inputs[1], is_complex=is_complex)
+        case PositionNorm():
+            return sequences.PositionNorm(stage.inputs[0], is_complex=is_complex)
 
 
 def _fixed_module(layer: Flatten | Unflatten | FilterBank | Scattering | Fourier, stage: LayerShapes, numbers: Format) -> nn.Module:

@@ -93,7 +93,7 @@ class PreparedDescent(PreparedRun):
         return torch.autograd.grad(loss, leaf)[0]
 
     def model(self, state: TrainingState) -> Model:
-        tensors = model_tensors(self.loaded.layout, state.parameters, self.loaded.front)
+        tensors = model_tensors(self.loaded.layout, state.parameters, self.loaded.front, self.loaded.network)
         return Model(tensors, architecture(self._spec, self._spec.model, self._facts))
 
     def finish(self, state: TrainingState) -> Ending:

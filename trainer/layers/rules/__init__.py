@@ -17,8 +17,10 @@ from zetadp.trainer.layers.rules.affine import group_norm, layer_norm
 from zetadp.trainer.layers.rules.base import ExplicitGradients, LayerGradients, Rule, UnsupportedLayer, Use, WritableGradients
 from zetadp.trainer.layers.rules.circulant import block_circulant
 from zetadp.trainer.layers.rules.convolution import convolution, transposed_convolution
+from zetadp.trainer.layers.rules.embedding import embedding, token_embedding
 from zetadp.trainer.layers.rules.linear import linear
 from zetadp.trainer.layers.rules.planar_linear import planar_linear
+from zetadp.trainer.layers.sequences import TokenEmbedding
 
 RULES: Mapping[type[nn.Module], Rule] = {
     nn.Linear: linear,
@@ -32,6 +34,8 @@ RULES: Mapping[type[nn.Module], Rule] = {
     nn.ConvTranspose1d: transposed_convolution,
     nn.ConvTranspose2d: transposed_convolution,
     PlanarConvTranspose2d: transposed_convolution,
+    nn.Embedding: embedding,
+    TokenEmbedding: token_embedding,
     nn.GroupNorm: group_norm,
     nn.LayerNorm: layer_norm,
 }

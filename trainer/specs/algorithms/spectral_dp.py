@@ -150,8 +150,8 @@ class SpectralDp(NetworkTraining):
     def planned_projection(self, facts: DataSetFacts) -> SpectralProjection:
         # Only a layer's weight has a spectrum; the rest of its numbers are biases.
         numbers = {
-            name: stage.weights - (stage.outputs[0] if getattr(layer, "bias", False) else 0)
-            for name, layer, stage in each_layer(self.network, facts)
+            stage.name: stage.weights - (stage.outputs[0] if getattr(stage.layer, "bias", False) else 0)
+            for stage in each_layer(self.network, facts)
         }
         spectra = tuple(
             _spectrum(layer, layer.spectrum_shape, numbers[layer.name], setting)

@@ -8,32 +8,17 @@ from pydantic import Field, Strict, model_validator
 
 from zetadp.mechanisms.base import Value
 from zetadp.mechanisms.errors import InvalidParameter
-
-Width = Annotated[int, Strict(), Field(ge=1, le=65536)]
-Extent = Annotated[int, Strict(), Field(ge=1, le=512)]
-"""A kernel, stride, dilation or pooled size, the same along every spatial axis."""
-Padding = Annotated[int, Strict(), Field(ge=0, le=512)]
-Flag = Annotated[bool, Strict()]
-Wavelength = Annotated[float, Strict(), Field(ge=2.0, le=512.0, allow_inf_nan=False)]
-DropProbability = Annotated[float, Strict(), Field(ge=0.0, lt=1.0, allow_inf_nan=False)]
-
-ComplexActivation = Literal[
-    "cardioid",
-    "trainable_cardioid",
-    "trainable_cardioid_per_feature",
-    "conj_mish",
-    "crelu",
-    "igaussian",
-    "modrelu",
-    "modrelu_per_feature",
-    "separable_sigmoid",
-    "separable_tanh",
-    "siglog",
-    "zrelu",
-]
-"""Elementwise functions from complex to complex numbers; the trainable ones have one bias, or one for each feature or channel."""
-RealActivation = Literal["relu", "tanh", "sigmoid", "mish"]
-Head = Literal["magnitude", "real_part", "magnitude_softmax", "none"]
+from zetadp.trainer.specs.models.layer_numbers import (
+    ComplexActivation,
+    DropProbability,
+    Extent,
+    Flag,
+    Padding,
+    RealActivation,
+    Wavelength,
+    Width,
+)
+from zetadp.trainer.specs.models.sequence_layers import Embedding, PositionEmbedding, PositionNorm, Recurrent, SelfAttention
 
 
 @final
@@ -265,9 +250,36 @@ ByNumbers = (
 )
 """Layers whose modules in complex networks aren't those in real ones."""
 
-Plain = BlockCirculantLinear | ChannelAffine | ByNumbers
+Base = Linear | Convolution | BlockCirculantLinear
 
-PlainLayer = Annotated[Plain, Field(discriminator="kind")]
+
+@final
+class Adapted(Value):
+    r"""x -> base(x) + adapter(x): a given layer that is kept as it is, and a small one beside it that is trained.
+
+    Two linear layers of few units between make LoRA; a block-circulant layer makes fine-tuning in spectral form. The adapter's last layer
+    with weights starts at 0, so training starts from the given network.
+
+    Attributes:
+      base: with weights from the model's given weights, under the name that it would have by itself.
+      adapter: its output has the base's shape; at most 4 layers.
+    Source: Hu et al. 2021, arXiv:2106.09685.
+    """
+
+    kind: Literal["adapted"] = "adapted"
+    base: Annotated[Base, Field(discriminator="kind")]
+    adapter: Annotated[tuple[Annotated[Base | Activation, Field(discriminator="kind")], ...], Field(min_length=1, max_length=4)]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if isinstance(self.adapter[-1], Activation):
+            raise InvalidParameter("adapter", "layers of which the last one has weights", self.adapter[-1].kind)
+        return self
+
+
+Plain = BlockCirculantLinear | ChannelAffine | PositionEmbedding | PositionNorm | ByNumbers
+
+PlainLayer = Annotated[Plain | SelfAttention | Recurrent | Adapted, Field(discriminator="kind")]
 """What a residual block is made of."""
 
 
@@ -285,10 +297,8 @@ class Residual(Value):
     layers: Annotated[tuple[PlainLayer, ...], Field(min_length=1, max_length=16)]
     shortcut: Annotated[tuple[PlainLayer, ...], Field(max_length=4)] = ()
 
-    @property
-    def branches(self) -> tuple[tuple[str, tuple[PlainLayer, ...]], ...]:
-        """Both, by their field's name."""
-        return ("layers", self.layers), ("shortcut", self.shortcut)
 
-
-LayerSpec = Annotated[Plain | Flatten | Unflatten | FilterBank | Scattering | Fourier | Residual, Field(discriminator="kind")]
+Block = Residual | SelfAttention | Recurrent | Adapted
+"""Layers that are made of others."""
+Fixed = Flatten | Unflatten | FilterBank | Scattering | Fourier
+LayerSpec = Annotated[Plain | Block | Fixed | Embedding, Field(discriminator="kind")]

@@ -12,23 +12,20 @@ from pydantic import Field, Strict, model_validator
 
 from zetadp.mechanisms.base import Value
 from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.specs.models.layer_numbers import ComplexActivation, DropProbability, Flag, Head, RealActivation, Width
 from zetadp.trainer.specs.models.layer_spec import (
     Activation,
-    ComplexActivation,
+    Adapted,
     Dropout,
-    DropProbability,
     FilterBank,
-    Flag,
     Flatten,
     Fourier,
-    Head,
     LayerSpec,
-    RealActivation,
     Residual,
     Scattering,
     Unflatten,
-    Width,
 )
+from zetadp.trainer.specs.models.sequence_layers import Embedding
 from zetadp.trainer.specs.models.weights import FIELD, GivenWeights
 
 
@@ -83,32 +80,53 @@ class Sequential(Value):
                 raise InvalidParameter(f"model.layers[{place}]", "a layer for numbers real (the output of fourier is complex)", layer.kind)
             if isinstance(layer, Scattering) and self.numbers != "real":
                 raise InvalidParameter("model.numbers", "real with a scattering layer, which takes real images", self.numbers)
-        for name, layer in _one_by_one(self.layers):
+        for name, layer in _all(self.layers):
             if isinstance(layer, Activation) and (layer.name in RealActivation.__args__) == (self.numbers == "complex"):
                 kind = "complex" if self.numbers == "complex" else "real"
                 raise InvalidParameter(f"{name}.name", f"a {kind} activation for numbers {self.numbers}", layer.name)
+        self._check_embedding()
         self._check_given()
         return self
 
+    def _check_embedding(self) -> None:
+        for place, layer in enumerate(self.layers):
+            if isinstance(layer, Embedding) and (place or self.numbers == "real_pairs"):
+                raise InvalidParameter(f"model.layers[{place}]", "the first layer, for numbers real or complex (embedding)", layer.kind)
+
     def _check_given(self) -> None:
         given = self.initial_weights
+        frozen, read = (given.frozen_layers, given.given_layers) if isinstance(given, GivenWeights) else (0, 0)
+        for place, layer in enumerate(self.layers):
+            adapted = [name for name, one in one_by_one(f"model.layers[{place}]", layer) if isinstance(one, Adapted)]
+            if adapted and not frozen <= place < read:
+                # A kept layer of drawn weights, or an adapter that isn't trained, would be a mistake.
+                raise InvalidParameter(adapted[0], "among the given layers, behind the frozen ones (adapted)", f"layer {place}")
         if not isinstance(given, GivenWeights):
             return
         if given.given_layers > len(self.layers):
             raise InvalidParameter(f"{FIELD}.given_layers", f"at most {len(self.layers)}, the number of layers", given.given_layers)
-        for name, layer in _one_by_one(self.layers[: given.frozen_layers]):
+        for name, layer in _all(self.layers[: given.frozen_layers]):
             if isinstance(layer, Dropout):
                 # A frozen layer is a fixed function of a record, computed once; masks are drawn anew in every step.
                 raise InvalidParameter(name, "after the frozen layers", layer.kind)
 
 
-def _one_by_one(layers: Sequence[LayerSpec]) -> Iterator[tuple[str, LayerSpec]]:
-    """Every layer and its place, those of residual blocks too."""
+def one_by_one(name: str, layer: LayerSpec) -> Iterator[tuple[str, LayerSpec]]:
+    """A layer and its place, and then those that it is made of in the spec, with theirs."""
+    yield name, layer
+    rows: tuple[tuple[str, Sequence[LayerSpec]], ...] = ()
+    if isinstance(layer, Residual):
+        rows = ("layers", layer.layers), ("shortcut", layer.shortcut)
+    elif isinstance(layer, Adapted):
+        rows = (("adapter", layer.adapter),)
+    for row, inside in rows:
+        for number, inner in enumerate(inside):
+            yield from one_by_one(f"{name}.{row}[{number}]", inner)
+
+
+def _all(layers: Sequence[LayerSpec]) -> Iterator[tuple[str, LayerSpec]]:
     for place, layer in enumerate(layers):
-        yield f"model.layers[{place}]", layer
-        if isinstance(layer, Residual):
-            for branch, inner in layer.branches:
-                yield from ((f"model.layers[{place}].{branch}[{number}]", one) for number, one in enumerate(inner))
+        yield from one_by_one(f"model.layers[{place}]", layer)
 
 
 @final

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Literal
 
+from zetadp.trainer.specs.models.layer_numbers import ComplexActivation
 from zetadp.trainer.specs.models.layer_spec import (
     Activation,
     AdaptiveAveragePool,
     AdaptiveMaxPool,
     AveragePool,
-    ComplexActivation,
     Convolution,
     Flatten,
     GroupNorm,

@@ -10,6 +10,7 @@ normalised here by each record's own numbers, theirs without a price. ``scatter_
 
 from __future__ import annotations
 
+from zetadp.trainer.specs.models.layer_numbers import RealActivation
 from zetadp.trainer.specs.models.layer_spec import (
     Activation,
     AdaptiveAveragePool,
@@ -20,7 +21,6 @@ from zetadp.trainer.specs.models.layer_spec import (
     LayerSpec,
     Linear,
     MaxPool,
-    RealActivation,
     Scattering,
 )
 from zetadp.trainer.specs.models.model_spec import Sequential

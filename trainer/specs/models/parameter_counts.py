@@ -16,6 +16,7 @@ from zetadp.trainer.specs.models.layer_spec import (
     Linear,
     TransposedConvolution,
 )
+from zetadp.trainer.specs.models.sequence_layers import Embedding, PositionEmbedding, PositionNorm
 
 Shape = tuple[int, ...]
 Numbers = Literal["complex", "real", "real_pairs"]
@@ -49,8 +50,12 @@ def parameter_shapes(layer: LayerSpec, inputs: Shape, numbers: Numbers) -> dict[
 
 def _weight_and_bias(layer: LayerSpec, inputs: Shape) -> dict[str, Shape]:
     match layer:
-        case GroupNorm() | LayerNorm() | InstanceNorm() | ChannelAffine():
+        case GroupNorm() | LayerNorm() | InstanceNorm() | ChannelAffine() | PositionNorm():
             return {"weight": inputs[:1], "bias": inputs[:1]}
+        case PositionEmbedding():
+            return {"weight": inputs}
+        case Embedding():
+            return {"weight": (layer.entries, layer.outputs)}
         case Linear() | BlockCirculantLinear() | Convolution() | TransposedConvolution():
             bias: dict[str, Shape] = {"bias": (layer.outputs,)} if layer.bias else {}
             return {"weight": _weight(layer, inputs), **bias}

@@ -141,7 +141,7 @@ def modules_of(naming: Naming, shapes: Shapes, model: Sequential) -> dict[str, s
     Raises:
       InvalidParameter: the file has more or fewer modules than the network.
     """
-    _, *ours = [name for name, _, stage in each_layer(model, _of_image(model)) if stage.parameters]
+    _, *ours = [stage.name for stage in each_layer(model, _of_image(model)) if stage.own]
     theirs = list(PUBLISHED[naming].modules(shapes))
     if len(ours) != len(theirs):
         raise InvalidParameter("file", f"weights of {len(ours)} layers", f"{len(theirs)}")

@@ -14,11 +14,14 @@ from typing import final
 
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data.base import DataSetFacts
+from zetadp.trainer.specs.models.blocks import Branch, LayerShapes, branches_of, outputs_of
 from zetadp.trainer.specs.models.layer_spec import (
     Activation,
+    Adapted,
     AdaptiveAveragePool,
     AdaptiveMaxPool,
     AveragePool,
+    Block,
     BlockCirculantLinear,
     ChannelAffine,
     Convolution,
@@ -39,39 +42,16 @@ from zetadp.trainer.specs.models.layer_spec import (
 )
 from zetadp.trainer.specs.models.model_spec import ComplexMlp, ComplexUnet, ModelSpec, Sequential
 from zetadp.trainer.specs.models.parameter_counts import Numbers, Shape, module_name, parameter_shapes
+from zetadp.trainer.specs.models.sequence_layers import Embedding, PositionEmbedding, PositionNorm, Recurrent, SelfAttention
 from zetadp.trainer.specs.models.weights import FIELD, GivenWeights
+
+Keeping = Activation | ChannelAffine | Dropout | Fourier | GroupNorm | LayerNorm | InstanceNorm | PositionEmbedding | PositionNorm
+"""Layers that keep a record's shape."""
 
 LARGEST_WEIGHTS = 2**28
 """Real numbers in a network's weights: 1 GiB of float32. Noise, gradient and optimizer state are each as large."""
 LARGEST_ACTIVATIONS = 2**28
 """Real numbers in one record's activations, all layers together."""
-
-
-@final
-@dataclass(frozen=True)
-class LayerShapes:
-    r"""One layer of a network that fits.
-
-    Attributes:
-      inputs, outputs: the record before and after it.
-      parameters: full names and shapes in real numbers.
-      branches: the layers of a residual block and those of its shortcut.
-    """
-
-    inputs: Shape
-    outputs: Shape
-    parameters: dict[str, Shape]
-    branches: tuple[tuple[LayerShapes, ...], ...] = ()
-
-    @property
-    def weights(self) -> int:
-        """Real numbers in its parameters."""
-        return sum(math.prod(shape) for shape in self.parameters.values())
-
-    @property
-    def activations(self) -> int:
-        """Numbers of one record that it computes, complex ones counted once."""
-        return math.prod(self.outputs) + sum(inner.activations for branch in self.branches for inner in branch)
 
 
 def as_sequential(mlp: ComplexMlp, classes: int) -> Sequential:
@@ -98,11 +78,11 @@ def check_model(model: ModelSpec, facts: DataSetFacts) -> None:
         model = as_sequential(model, _classes(facts))
     stages = sequential_shapes(model, facts)
     if isinstance(model.initial_weights, GivenWeights):
-        model.initial_weights.read(given_parameters(model, stages))
+        model.initial_weights.read({name: shape for name, (_, shape) in given_parameters(model, stages).items()})
 
 
-def given_parameters(model: Sequential, stages: tuple[LayerShapes, ...]) -> dict[str, Shape]:
-    """Names and shapes of the parameters that start at given weights; none where all weights are drawn.
+def given_parameters(model: Sequential, stages: tuple[LayerShapes, ...]) -> dict[str, tuple[str, Shape]]:
+    """Names in the file of the parameters that start at given weights: the name in the network, and the shape; none where all are drawn.
 
     Raises:
       InvalidParameter: no layer is left to train, or none of the given ones has weights.
@@ -110,9 +90,9 @@ def given_parameters(model: Sequential, stages: tuple[LayerShapes, ...]) -> dict
     given = model.initial_weights
     if not isinstance(given, GivenWeights):
         return {}
-    if not any(stage.parameters for stage in stages[given.frozen_layers :]):
+    if all(leaf.is_kept or not leaf.own for stage in stages[given.frozen_layers :] for leaf in stage.leaves):
         raise InvalidParameter(f"{FIELD}.frozen_layers", "such that a layer with weights remains to be trained", given.frozen_layers)
-    expected = {name: shape for stage in stages[: given.given_layers] for name, shape in stage.parameters.items()}
+    expected = {name: found for stage in stages[: given.given_layers] for name, found in stage.stored_parameters.items()}
     if not expected:
         raise InvalidParameter(f"{FIELD}.given_layers", "such that a layer with weights is among them", given.given_layers)
     return expected
@@ -124,6 +104,8 @@ def sequential_shapes(model: Sequential, facts: DataSetFacts) -> tuple[LayerShap
     Raises:
       InvalidParameter: a layer doesn't take what the one before it gives, or the last output isn't what the task requires.
     """
+    if isinstance(model.layers[0], Embedding) and facts.is_complex:
+        raise InvalidParameter("model.layers[0]", "another layer for complex data (embedding takes whole numbers)", "embedding")
     if model.numbers == "real" and facts.is_complex:
         raise InvalidParameter("model.numbers", "complex or real_pairs for complex data", "real")
     shape = start = input_shape(model, facts)
@@ -134,42 +116,58 @@ def sequential_shapes(model: Sequential, facts: DataSetFacts) -> tuple[LayerShap
             raise InvalidParameter(
                 f"model.layers[{place}]", "applied to an even number of channels or features, half of them imaginary", shape[0]
             )
-        stages.append(_stage(f"model.layers[{place}]", module_name(place, layer), layer, shape, model.numbers))
+        at = _Place(f"model.layers[{place}]", module_name(place, layer), _stored_name(place, layer))
+        stages.append(_stage(at, layer, shape, model.numbers))
         shape = stages[-1].outputs
     _check_end(model, shape, start, facts)
     _check_size(sum(stage.weights for stage in stages), parts * sum(stage.activations for stage in stages))
     return tuple(stages)
 
 
-def each_layer(model: Sequential, facts: DataSetFacts) -> Iterator[tuple[str, LayerSpec, LayerShapes]]:
-    """Every layer's name in the built network, those in residual blocks instead of the blocks. Raises as ``sequential_shapes``."""
-    for place, (layer, stage) in enumerate(zip(model.layers, sequential_shapes(model, facts), strict=True)):
-        module = module_name(place, layer)
-        if not isinstance(layer, Residual):
-            yield module, layer, stage
-            continue
-        for (branch, layers), stages in zip(layer.branches, stage.branches, strict=True):
-            for number, (inner, its) in enumerate(zip(layers, stages, strict=True)):
-                yield f"{module}.{branch}.{module_name(number, inner)}", inner, its
+def each_layer(model: Sequential, facts: DataSetFacts) -> Iterator[LayerShapes]:
+    """Every layer that isn't made of others, those in blocks instead of the blocks. Raises as ``sequential_shapes``."""
+    for stage in sequential_shapes(model, facts):
+        yield from stage.leaves
 
 
-def _stage(at: str, module: str, layer: LayerSpec, shape: Shape, numbers: Numbers) -> LayerShapes:
-    """``at``: the layer's place, for messages; ``module``: its name in the built network."""
-    if not isinstance(layer, Residual):
-        own = parameter_shapes(layer, shape, numbers)
-        return LayerShapes(shape, shape_after(at, layer, shape), {f"{module}.{name}": size for name, size in own.items()})
+@final
+@dataclass(frozen=True)
+class _Place:
+    """Where a layer is: for messages, in the network, and in a file of given weights."""
+
+    at: str
+    name: str
+    stored: str | None
+    is_kept: bool = False
+
+    def within(self, branch: Branch, number: int, layer: LayerSpec, of: Block) -> _Place:
+        """A layer's place in a block's branch."""
+        at, name = f"{self.at}.{branch.name}[{number}]", f"{self.name}.{branch.name}.{module_name(number, layer)}"
+        if isinstance(of, Adapted):
+            # The base stands in a file as it would without its adapter, which stands in none.
+            return _Place(f"{self.at}.{branch.name}", name, self.stored, is_kept=True) if branch.is_kept else _Place(at, name, None)
+        stored = None if self.stored is None else f"{self.stored}.{branch.name}.{_stored_name(number, layer)}"
+        return _Place(at, name, stored)
+
+
+def _stored_name(number: int, layer: LayerSpec) -> str:
+    return module_name(number, layer.base if isinstance(layer, Adapted) else layer)
+
+
+def _stage(place: _Place, layer: LayerSpec, shape: Shape, numbers: Numbers) -> LayerShapes:
+    if not isinstance(layer, Block):
+        own, outputs = parameter_shapes(layer, shape, numbers), shape_after(place.at, layer, shape)
+        return LayerShapes(place.name, place.stored, layer, shape, outputs, own, place.is_kept)
     branches: list[tuple[LayerShapes, ...]] = []
-    for branch, layers in layer.branches:
+    ends: list[Shape] = []
+    for branch in branches_of(place.at, layer, shape):
         stages: list[LayerShapes] = []
-        for place, inner in enumerate(layers):
-            before = stages[-1].outputs if stages else shape
-            stages.append(_stage(f"{at}.{branch}[{place}]", f"{module}.{branch}.{module_name(place, inner)}", inner, before, numbers))
+        for number, inner in enumerate(branch.layers):
+            before = stages[-1].outputs if stages else branch.inputs
+            stages.append(_stage(place.within(branch, number, inner, layer), inner, before, numbers))
         branches.append(tuple(stages))
-    outputs, beside = (stages[-1].outputs if stages else shape for stages in branches)
-    if outputs != beside:
-        raise InvalidParameter(f"{at}.shortcut", f"such that its output has the shape of the layers', {outputs}", beside)
-    own = {name: size for stages in branches for stage in stages for name, size in stage.parameters.items()}
-    return LayerShapes(shape, outputs, own, tuple(branches))
+        ends.append(stages[-1].outputs if stages else branch.inputs)
+    return LayerShapes(place.name, place.stored, layer, shape, outputs_of(place.at, layer, shape, ends), {}, branches=tuple(branches))
 
 
 def input_shape(model: Sequential, facts: DataSetFacts) -> Shape:
@@ -211,6 +209,9 @@ def _check_size(weights: int, activations: int) -> None:
 
 def shape_after(name: str, layer: LayerSpec, shape: Shape) -> Shape:
     """The shape after a layer. ``name`` is the layer's place, for the message."""
+    if isinstance(layer, Keeping):
+        _check_keeping(name, layer, shape)
+        return shape
     match layer:
         case Linear() | BlockCirculantLinear():
             if len(shape) != 1:
@@ -230,13 +231,12 @@ def shape_after(name: str, layer: LayerSpec, shape: Shape) -> Shape:
                     name, f"applied to flat records of {math.prod(wanted)} numbers (unflatten)", f"a record of shape {shape}"
                 )
             return wanted
-        case Activation() | ChannelAffine() | Dropout() | Fourier():
-            return shape
-        case Residual():
-            raise AssertionError("a residual block's shape is that of its branches")
-        case GroupNorm() | LayerNorm() | InstanceNorm():
-            _check_norm(name, layer, shape)
-            return shape
+        case Embedding():
+            if len(shape) != 1:
+                raise InvalidParameter(name, "applied to flat records (embedding)", f"a record of shape {shape}")
+            return (layer.outputs, shape[0])
+        case Residual() | SelfAttention() | Recurrent() | Adapted():
+            raise AssertionError("a block's shape is that of its branches")
         case _:
             return _after_spatial(name, layer, shape)
 
@@ -252,8 +252,18 @@ def norm_groups(layer: GroupNorm | LayerNorm | InstanceNorm, channels: int) -> i
             return channels
 
 
-def _check_norm(name: str, layer: GroupNorm | LayerNorm | InstanceNorm, shape: Shape) -> None:
-    _check_groups(name, "groups", norm_groups(layer, shape[0]), shape)
+def _check_keeping(name: str, layer: Keeping, shape: Shape) -> None:
+    match layer:
+        case GroupNorm() | LayerNorm() | InstanceNorm():
+            _check_groups(name, "groups", norm_groups(layer, shape[0]), shape)
+        case PositionEmbedding() | PositionNorm():
+            if len(shape) != 2:
+                raise InvalidParameter(name, f"applied to sequences (channels, length) ({layer.kind})", f"a record of shape {shape}")
+            if isinstance(layer, PositionNorm) and shape[0] < 3:
+                # Of two numbers only their order, or direction, is left; complex ones have a singular covariance.
+                raise InvalidParameter(name, "applied to places of at least three channels (position_norm)", f"a record of shape {shape}")
+        case _:
+            pass
 
 
 def _check_groups(name: str, field: str, groups: int, shape: Shape) -> None:

@@ -37,9 +37,9 @@ def weighted_layers(model: Sequential, facts: DataSetFacts) -> tuple[WeightedLay
     """
     frozen = tuple(f"{module_name(place, layer)}." for place, layer in enumerate(model.layers[: model.frozen_layers]))
     return tuple(
-        WeightedLayer(name, layer.kind, _spectrum_shape(layer, stage.inputs))
-        for name, layer, stage in each_layer(model, facts)
-        if stage.parameters and not f"{name}.".startswith(frozen)
+        WeightedLayer(stage.name, stage.layer.kind, _spectrum_shape(stage.layer, stage.inputs))
+        for stage in each_layer(model, facts)
+        if stage.own and not stage.is_kept and not f"{stage.name}.".startswith(frozen)
     )
 
 

@@ -21,7 +21,7 @@ FIELD = "model.initial_weights"
 LARGEST_FILE = 2**31
 """Bytes."""
 
-LAYERS_NAME = re.compile(r"(\d{1,3})_[a-z_]+(?:\.(?:layers|shortcut)\.\d{1,2}_[a-z_]+)?\.(?:weight|bias)")
+LAYERS_NAME = re.compile(r"(\d{1,3})_[a-z_]+(?:\.[a-z]+\.\d{1,2}_[a-z_]+){0,3}\.(?:weight|bias)")
 
 WeightsFile = Annotated[
     str,

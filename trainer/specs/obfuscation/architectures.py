@@ -12,6 +12,7 @@ from pydantic import Field, Strict, model_validator
 
 from zetadp.mechanisms.base import Positive, Value
 from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.specs.models.layer_numbers import Width
 from zetadp.trainer.specs.models.layer_spec import (
     Activation,
     AdaptiveAveragePool,
@@ -23,7 +24,6 @@ from zetadp.trainer.specs.models.layer_spec import (
     LayerSpec,
     Linear,
     MaxPool,
-    Width,
 )
 
 CHANNEL_MEAN = "channel_mean"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import final
 
 from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.specs.models.layer_numbers import RealActivation
 from zetadp.trainer.specs.models.layer_spec import (
     Activation,
     AdaptiveAveragePool,
@@ -20,7 +21,6 @@ from zetadp.trainer.specs.models.layer_spec import (
     LayerNorm,
     Linear,
     MaxPool,
-    RealActivation,
     TransposedConvolution,
     Unflatten,
 )
