@@ -10,7 +10,10 @@ from pydantic import Field, TypeAdapter
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data import kept_facts
 from zetadp.trainer.data.base import DataRecipe, DataSet, DataSetFacts, NamedDataSet, array_digest, facts_of, facts_on_disk
+from zetadp.trainer.data.celeba import CelebA
 from zetadp.trainer.data.cifar10 import Cifar10
+from zetadp.trainer.data.cifar100 import Cifar100
+from zetadp.trainer.data.cub import Cub
 from zetadp.trainer.data.digits import Digits
 from zetadp.trainer.data.digits_images import DigitsImages
 from zetadp.trainer.data.digits_phase_pairs import DigitsPhasePairs
@@ -28,7 +31,10 @@ from zetadp.trainer.data.table import Table
 from zetadp.trainer.data.uploaded import Uploaded
 
 DataSpec = Annotated[
-    Cifar10
+    CelebA
+    | Cifar10
+    | Cifar100
+    | Cub
     | Digits
     | DigitsImages
     | DigitsPhasePairs
@@ -82,7 +88,10 @@ def _facts(spec_text: str, before: tuple[Stamp, ...]) -> DataSetFacts:
 __all__ = [
     "READERS",
     "ROOT_VARIABLE",
+    "CelebA",
     "Cifar10",
+    "Cifar100",
+    "Cub",
     "DataRecipe",
     "DataSet",
     "DataSetFacts",

@@ -73,21 +73,25 @@ class Cifar10(DataRecipe):
         *training, last = self.sources()
         if not training:
             x, y, x_test, y_test = npz_arrays(last, ARRAYS).values()
-            sides = (_from_channels_last(x, last.name), y), (_from_channels_last(x_test, last.name), y_test)
+            sides = (from_channels_last(x, last.name), y), (from_channels_last(x_test, last.name), y_test)
         else:
             batches = [_batch(path) for path in training]
             sides = (np.concatenate([x for x, _ in batches]), np.concatenate([y for _, y in batches])), _batch(last)
         (x, y), (x_test, y_test) = sides
-        return DataSet(self._features(x), y.astype(np.int64), self._features(x_test), y_test.astype(np.int64), CLASSES)
-
-    def _features(self, images: NDArray[Any]) -> NDArray[Any]:
-        real = images.astype(np.float32) / np.float32(127.5) - np.float32(1.0)
-        if self.numbers == "real":
-            return real
-        return (real * np.complex64(1.0 + 1.0j) if self.imaginary == "copy" else real).astype(np.complex64)
+        features, others = (colours(images, self.numbers, self.imaginary) for images in (x, x_test))
+        return DataSet(features, y.astype(np.int64), others, y_test.astype(np.int64), CLASSES)
 
 
-def _from_channels_last(images: NDArray[Any], name: str) -> NDArray[Any]:
+def colours(images: NDArray[Any], numbers: Literal["complex", "real"], imaginary: Literal["zero", "copy"]) -> NDArray[Any]:
+    """Bytes x as x / 127.5 - 1, float32, or as the real parts of complex64 numbers whose imaginary parts are 0 or a copy."""
+    real = images.astype(np.float32) / np.float32(127.5) - np.float32(1.0)
+    if numbers == "real":
+        return real
+    return (real * np.complex64(1.0 + 1.0j) if imaginary == "copy" else real).astype(np.complex64)
+
+
+def from_channels_last(images: NDArray[Any], name: str) -> NDArray[Any]:
+    """(records, 32, 32, 3) uint8 -> (records, 3, 32, 32). Raises InvalidParameter for other arrays."""
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1:] != (32, 32, 3):
         raise InvalidParameter(name, "images uint8 of shape (records, 32, 32, 3)", (images.dtype.name, images.shape))
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
