@@ -140,8 +140,7 @@ def naming_sentence(false_positives: float, false_negatives: float, neighbours: 
         return _NOBODY
     unit = _spelled(neighbours[1])
     alpha, otherwise = _printed(false_positives), NEIGHBOURS[neighbours[0]].otherwise.replace("{unit}", unit)
-    above = 1 if false_positives == 0.0 else max(Fraction(1), Fraction(Decimal(repr(false_positives))) / Fraction(false_positives))
-    rate = (1 - Fraction(false_negatives)) * above
+    rate = naming_rate(false_positives, false_negatives)
     shown = NEIGHBOURS[neighbours[0]].shown.replace("{unit}", unit)
     test = f"test that would name this very {unit} with probability {alpha} % {otherwise}"
     if rate >= 1 - CERTAIN:
@@ -170,13 +169,24 @@ def guessing_sentence(prior: float, success: float, neighbours: Neighbours | Non
         return _NOBODY
     true = NEIGHBOURS[neighbours[0]].true.replace("{unit}", _spelled(neighbours[1]))
     who = f"who knows all other data, and considers it {_printed(prior)} % likely beforehand that {true},"
-    printed = Fraction(Decimal(repr(prior)))
-    blind = max(printed, 1 - printed)
-    # The success at a prior changes by no more than the prior does; the printed decimal isn't exactly the float.
-    rate = max(blind, Fraction(success) + abs(printed - Fraction(prior)))
+    rate, blind = guessing_rates(prior, success)
     if rate >= 1 - CERTAIN:
         return f"Nothing is promised: somebody {who} may be right about that with probability 100 %."
     return f"Somebody {who} is right about that with probability at most {percent_up(rate)} (a blind guess: {percent_up(blind)})."
+
+
+def naming_rate(false_positives: float, false_negatives: float) -> Fraction:
+    """The bound that ``naming_sentence`` states, before it is rounded: for the decimal that it prints for alpha."""
+    above = 1 if false_positives == 0.0 else max(Fraction(1), Fraction(Decimal(repr(false_positives))) / Fraction(false_positives))
+    return (1 - Fraction(false_negatives)) * above
+
+
+def guessing_rates(prior: float, success: float) -> tuple[Fraction, Fraction]:
+    """The bound that ``guessing_sentence`` states, before it is rounded, and a blind guess's success: for the printed prior."""
+    printed = Fraction(Decimal(repr(prior)))
+    blind = max(printed, 1 - printed)
+    # The success at a prior changes by no more than the prior does; the printed decimal isn't exactly the float.
+    return max(blind, Fraction(success) + abs(printed - Fraction(prior))), blind
 
 
 def strength(success: float, delta: Decimal, units: int | None) -> Strength:

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from zetadp.accountants import Bound, Event, PrivacyProfile, Target, accountant_named, leaves, neighbourhood
 from zetadp.accountants.calibration import NoiseScale, Parameter, Solution, solve
+from zetadp.app.calculators.caveats import caveats_of
 from zetadp.app.calculators.points import LONGEST_LIST
 from zetadp.app.calculators.profiles import trade_off_at
 from zetadp.app.calculators.schemas import TRAINING, AccountantName, TradeOffAt, example
@@ -73,6 +74,7 @@ class Calibration(Value):
       at_limit: whether the value is the least safe one there is, so that the target may be met with room to spare.
       noise_multiplier: std / l2 of the event's single Gaussian mechanism; null for several mechanisms, unequal parts or Laplace.
       std: its standard deviation per real component; null in the same cases.
+      caveats: what the guarantee depends on.
       derivation: how to recompute the guarantee by hand, step by step; null unless the request asks for it.
       processor_seconds: what computing this answer took.
     """
@@ -86,6 +88,7 @@ class Calibration(Value):
     noise_multiplier: float | None
     std: float | None
     guarantee: AchievedGuarantee
+    caveats: tuple[str, ...]
     derivation: tuple[Step, ...] | None
     processor_seconds: float
 
@@ -129,6 +132,7 @@ def compute_calibration(request: CalibrationRequest) -> Calibration:
         noise_multiplier=multiplier,
         std=std,
         guarantee=_achieved(solution.event, found, request.target),
+        caveats=caveats_of(solution.event),
         derivation=_derived(solution, found) if request.derivation else None,
         processor_seconds=time.thread_time() - begun,  # the arguments before are evaluated first
     )

@@ -19,6 +19,7 @@ from zetadp.app.calculators.errata import router as errata_router
 from zetadp.app.calculators.event_kinds import EventEntry
 from zetadp.app.calculators.event_kinds import list_events as all_events
 from zetadp.app.calculators.limits import Calculators, calculators
+from zetadp.app.calculators.meanings import router as meanings_router
 from zetadp.app.calculators.noise_shapes import router as noise_shapes_router
 from zetadp.app.calculators.notions import router as notions_router
 from zetadp.app.calculators.proofs import router as proofs_router
@@ -90,6 +91,7 @@ def create_sweep(request: SweepRequest, desk: Desk) -> Response:
 
 # Here and not above, since the documentation lists routes in the order in which they are added.
 router.include_router(short_forms_router)
+router.include_router(meanings_router)
 router.include_router(notions_router)
 router.include_router(noise_shapes_router)
 

@@ -32,6 +32,7 @@ ROUTES = frozenset(
         ("POST", "/v1/calibrations"),
         ("POST", "/v1/calibrations/sweep"),
         ("POST", "/v1/conversions"),
+        ("POST", "/v1/meanings"),
         ("POST", "/v1/noise-shapes"),
         ("GET", "/v1/conversions"),
         ("GET", "/v1/dp-sgd"),

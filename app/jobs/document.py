@@ -65,6 +65,16 @@ def is_prepared(stored: Mapping[str, object]) -> bool:
     return "plan" in stored or "calculation" in stored
 
 
+def planned_units(stored: Mapping[str, Any]) -> int | None:
+    """The number of units of privacy in its plan, without reading all of that; None where there is no plan."""
+    plan = stored.get("plan")
+    while plan is not None and "parts" in plan:  # of a comparison, whose parts all have the same units
+        plan = plan["parts"][0]["plan"]
+    if plan is None:
+        return None
+    return plan["sampling"]["records"] if "sampling" in plan else plan["units"] if "units" in plan else plan["records"]
+
+
 def waiting_state(stored: Mapping[str, object]) -> JobState:
     """The state in which a job with this document waits for a worker."""
     return JobState.QUEUED if is_prepared(stored) else JobState.PREPARING

@@ -126,6 +126,7 @@ class Job(Value):
       ran_seconds: how long workers have worked on it, as last reported; a retry starts from 0.
       attempt: how often a worker has started it; 0 before the first time.
       progress: as last reported by the training; null before its first step.
+      units: how many units of privacy its plan counts; null for a calculation, until it has been prepared, and in lists.
       caveats: what voids that epsilon or isn't protected by it, the most serious first; empty for a calculation.
       metrics: as last measured on the held-out records, by name, and whether those are public or noise covers them; null before.
       failure: why it failed, with the field if its spec doesn't fit its data; null otherwise.
@@ -152,6 +153,7 @@ class Job(Value):
     finished: datetime | None
     attempt: int
     progress: JobProgress | None
+    units: int | None
     caveats: tuple[str, ...]
     metrics: Metrics | None
     failure: str | None

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from zetadp.app.certificates.words import caveats
 from zetadp.app.jobs.calculation import KINDS, CalculationKind
 from zetadp.app.jobs.charges import ledgers_of
-from zetadp.app.jobs.document import TrainingAsked, asked_training
+from zetadp.app.jobs.document import TrainingAsked, asked_training, planned_units
 from zetadp.app.jobs.events import JobEvent, StateChanged
 from zetadp.app.jobs.history import latest
 from zetadp.app.jobs.needs import Resources
@@ -66,12 +66,11 @@ _ASKED = _AskedOnce()
 
 
 def resource(session: Session, row: JobRow) -> Job:
-    """The job of this row, with its worker in a cluster."""
+    """The job of this row, with its units and its worker in a cluster. The row has its document."""
     [job] = resources(session, [row])
-    launched = None if job.state.is_final else session.get(LaunchRow, job.id)
-    if launched is None:
-        return job
-    return Job.model_validate({**dict(job), "launch": JobLaunch(name=launched.name, state=launched.state, reason=launched.reason)})
+    found = session.get(LaunchRow, job.id) if not job.state.is_final else None
+    launched = None if found is None else JobLaunch(name=found.name, state=found.state, reason=found.reason)
+    return Job.model_validate({**dict(job), "units": planned_units(row.document), "launch": launched})
 
 
 def resources(session: Session, rows: Sequence[JobRow]) -> list[Job]:
@@ -129,6 +128,7 @@ def _resource(
         finished=row.finished,
         attempt=row.attempt,
         progress=_progress(progress) if isinstance(progress, Progress) else None,
+        units=None,
         caveats=() if training is None else caveats.of_run(training.spec),
         metrics=metrics if isinstance(metrics, Metrics) else None,
         failure=changed.reason if isinstance(changed, StateChanged) and changed.state is JobState.FAILED else None,

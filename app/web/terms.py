@@ -1,17 +1,16 @@
-r"""Words that pages share with their scripts: neighbours and strengths. Every page carries them; a script has none of its own."""
+r"""Words that pages share with their scripts: those for neighbours. Every page carries them; a script has none of its own."""
 
 from __future__ import annotations
 
 import json
 
-from zetadp.accountants.attack_sentences import NEIGHBOURS, STRENGTHS, strengths_in_words
+from zetadp.accountants.attack_sentences import NEIGHBOURS
+
+READ = ("choice", "question", "absent", "present", "shown")
+"""What scripts read of an adjacency's words."""
 
 TERMS = json.dumps(
-    {
-        "neighbours": {adjacency.value: words._asdict() for adjacency, words in NEIGHBOURS.items()},
-        "strengths": [one._asdict() for one in STRENGTHS],
-        "defined": strengths_in_words(),
-    }
+    {"neighbours": {adjacency.value: {name: getattr(words, name) for name in READ} for adjacency, words in NEIGHBOURS.items()}}
 )
 """JSON, as ``terms.js`` reads it."""
 

@@ -24,6 +24,7 @@ OPERATIONS = {
         "GET /v1/gaussian",
         "GET /v1/complex-gaussian",
         "GET /v1/laplace",
+        "POST /v1/meanings",
         "GET /v1/conversions",
         "POST /v1/conversions",
         "POST /v1/noise-shapes",

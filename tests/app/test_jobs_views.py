@@ -22,6 +22,9 @@ from zetadp.app.submissions.service import JobFilter, JobService
 from zetadp.app.tables.job_states import Action, JobState
 from zetadp.trainer.specs.report import Metrics, Progress
 
+UNITS = 710
+"""Pairs of digits to train on, from which the plan's probability follows."""
+
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def service(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[JobService]:
@@ -87,7 +90,9 @@ def test_jobs_of_every_kind_look_in_a_page_as_they_do_by_themselves(service: Job
             service.act(attempt.job_id, Action.PAUSE)
     shown = page(service)
     assert [job.id for job in shown] == ids[::-1]
-    assert list(shown) == [service.get(job_id) for job_id in ids[::-1]]
+    alone = [service.get(job_id) for job_id in ids[::-1]]
+    assert [job.units for job in alone] == [UNITS] * len(ids)
+    assert [dict(job) for job in shown] == [{**dict(job), "units": None} for job in alone]  # a list reads no plans
     assert list(shown) == list(page(service))  # now from what is kept of them
     assert [job.state for job in shown[::-1]] == [JobState(state) for state in ("failed", "cancelled", "paused", "running", "queued")]
     assert [job.failure for job in shown[::-1]] == ["it broke", None, None, None, None]

@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 
 from tests.data_sets import LEFT_OUT, data_sets
 from tests.selection import chosen
+from zetadp.app.jobs.document import planned_units
 from zetadp.app.jobs.resources import JobSubmission
 from zetadp.app.kit.settings import Settings
 from zetadp.app.main import create_app
@@ -85,6 +86,8 @@ def test_a_recipe_has_a_plan_for_the_sizes_it_declares(of: Recipe) -> None:
     assert plan.delta == (privacy.delta if privacy else plan.delta)
     trained = [run.spec for run in of.spec.runs()] if isinstance(of.spec, Comparison) else [of.spec]
     assert plan.steps == sum(getattr(spec, "steps", 1) for spec in trained)
+    # As it is stored with a job, which shows its units without reading the whole plan.
+    assert planned_units({"plan": plan.model_dump(mode="json")}) == plan.units
 
 
 @pytest.mark.parametrize("of", RECIPES, ids=NAMES)

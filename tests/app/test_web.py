@@ -5,10 +5,12 @@ from __future__ import annotations
 import html
 import json
 import re
+from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 
+from zetadp.accountants.attack_sentences import strengths_in_words
 from zetadp.app.calculators import catalogue
 from zetadp.app.calculators.event_kinds import list_events
 from zetadp.app.calculators.proofs import ProofEntry, list_proofs
@@ -22,6 +24,7 @@ from zetadp.app.web.words import words_of
 from zetadp.mechanisms import Adjacency
 from zetadp.mechanisms.errata import ERRATA
 
+SCRIPTS = Path(__file__).parents[2] / "app" / "web" / "static" / "js"
 MECHANISMS = catalogue.list_mechanisms()
 WITHOUT_FIELDS = {"correlated_noise": {"buffers"}}
 """What no field can hold, and the page of any event takes."""
@@ -80,12 +83,16 @@ def test_no_page_says_of_delta_that_epsilon_is_exceeded_with_it_or_calls_an_epsi
     assert "0.1 is strong" not in text
 
 
-def test_pages_carry_the_words_that_the_service_has(client: TestClient) -> None:
+def test_pages_carry_the_words_that_scripts_read_and_no_others(client: TestClient) -> None:
     found = re.search(r'data-terms="([^"]*)"', client.get("/").text)
     assert found is not None
     terms = json.loads(html.unescape(found[1]))
+    assert set(terms) == {"neighbours"}
     assert set(terms["neighbours"]) == {one.value for one in Adjacency}
-    assert terms["defined"] in html.unescape(client.get("/vocabulary").text)
+    scripts = "".join(path.read_text() for path in SCRIPTS.glob("*.js"))
+    for words in terms["neighbours"].values():
+        assert [name for name in words if not re.search(rf"(words|neighbours|\))\??\.{name}\b|\{{ absent, present \}}", scripts)] == []
+    assert strengths_in_words() in html.unescape(client.get("/vocabulary").text)
 
 
 def test_pages_files_and_catalogues_go_out_compressed_and_other_answers_as_they_are(client: TestClient) -> None:

@@ -152,16 +152,16 @@ def test_what_can_void_epsilon_is_named_beside_it_and_what_it_means_is_in_the_se
     open_, _ = opened
     page = open_("/calculators/gaussian?std=2")
     headline(page)
-    with page.expect_response(lambda one: "approximate_dp" in (one.request.post_data or "")) as answered:
+    with page.expect_response("**/v1/meanings") as answered:
         page.fill("#field-std", "3")
     answer = answered.value.json()
     settle(page)
     # What an attacker can do is said of the epsilon and delta that stand above, whatever the noise may allow.
-    event = json.loads(answered.value.request.post_data)["event"]["mechanism"]
+    asked = json.loads(answered.value.request.post_data)
     assert headline(page) == "epsilon at most 1.272 at delta 0.00001"
-    assert (event["delta"], event["adjacency"], 1.271 < event["epsilon"] <= 1.272) == (1e-5, "add_remove", True)
+    assert (asked["delta"], asked["adjacency"], 1.271 < asked["epsilon"] <= 1.272) == (1e-5, "add_remove", True)
     unfold(page, "In exact words")
-    [named], [guessed] = answer["trade_off"], answer["bayes_success"]
+    named, guessed = answer["naming"], answer["guess"]
     assert page.locator("#meaning details").first.locator("p").all_inner_texts()[:2] == [guessed["sentence"], named["sentence"]]
     assert [one.is_visible() for one in page.locator("#sentences li").all()] == [True] * 3
     most, right = (re.findall(r"at most ([\d.]+) %", one["sentence"])[0] for one in (named, guessed))

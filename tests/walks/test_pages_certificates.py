@@ -149,6 +149,23 @@ def test_a_file_takes_the_place_of_the_certificate_that_was_looked_up(page: Any,
     assert page.input_value("#id") == ""
 
 
+@pytest.mark.parametrize("refused", [False, True])
+def test_proofs_of_an_earlier_certificate_are_not_told_beside_a_later_one(refused: bool, page: Any, key: str, certificate: str) -> None:
+    keep_key(page, key)
+    page.fill("#id", certificate)
+    page.click("#lookup button")
+    page.locator("#forms").wait_for()
+    held: list[Any] = []
+    page.route("**/proofs", lambda route: held.extend([route]))
+    with page.expect_request("**/proofs"):
+        page.click("#proofs")
+    assert choose(page, "something", b"no certificate") == "This isn't a certificate."
+    with page.expect_response("**/proofs"):
+        held[0].fulfill(status=503, json={"detail": "Not now."}) if refused else held[0].continue_()
+    page.evaluate("new Promise((done) => setTimeout(done, 50))")
+    assert page.text_content("#proved") == ""
+
+
 @pytest.mark.slow
 def test_a_link_to_one_opens_it_once_there_is_a_key(page: Any, key: str, service: Service, certificate: str) -> None:
     page.goto(f"{service.address}/certificates#{certificate}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -69,10 +71,9 @@ def test_no_headline_stands_over_what_an_earlier_one_meant(path: str, opened: An
     page = opened[0](path)
     before = headline(page)
     held = []
-    means = lambda request: "approximate_dp" in (request.post_data or "")  # noqa: E731
     # The answer comes, and what it means doesn't.
-    page.route("**/v1/profiles", lambda route: held.append(route) if means(route.request) else route.continue_())
-    with page.expect_request(means):
+    page.route("**/v1/meanings", lambda route: held.extend([route]))
+    with page.expect_request("**/v1/meanings"):
         page.fill("#delta", "0.0001")
         page.wait_for_function("(before) => document.getElementById('headline').textContent !== before", arg=before)
         assert not page.is_visible("#meaning .label")
@@ -81,6 +82,37 @@ def test_no_headline_stands_over_what_an_earlier_one_meant(path: str, opened: An
     for route in held:
         route.continue_()
     page.locator("#meaning .label").wait_for()
+
+
+@pytest.mark.parametrize(("path", "held_back"), [("/", "**/v1/meanings"), ("/calculators/gaussian", "**/v1/profiles")])
+def test_no_calibrated_figure_stands_without_its_conditions(path: str, held_back: str, opened: Any) -> None:
+    page = opened[0](path)
+    before = headline(page)
+    held: list[Any] = []
+    page.route(held_back, lambda route: held.extend([route]))
+    # The noise is found; whatever else is asked for isn't answered.
+    with page.expect_request(held_back):
+        page.check("input[value=noise]")
+        page.wait_for_function("(before) => document.getElementById('headline').textContent !== before", arg=before)
+    assert page.locator("#sentences li", has_text="noise is drawn and added exactly").is_visible()
+    for route in held:
+        route.continue_()
+    settle(page)
+
+
+def test_the_word_for_a_strength_is_the_services(opened: Any) -> None:
+    page = opened[0]("/")
+    answers: list[dict[str, Any]] = []
+
+    def answer(route: Any) -> None:
+        answers.append({**route.fetch().json(), "strength": "weak", "strengths": "Weak means weak."})
+        route.fulfill(json=answers[-1])
+
+    page.route("**/v1/meanings", answer)
+    typed(page, "#noise", "400")
+    assert page.inner_text("#meaning .label") == "Weak protection"
+    assert float(answers[-1]["guess_percent"]) < 75
+    assert "Weak means weak." in page.text_content("#meaning")
 
 
 def test_a_choice_whose_answer_is_refused_is_told_without_a_field(opened: Any) -> None:
@@ -96,4 +128,14 @@ def test_a_choice_whose_answer_is_refused_is_told_without_a_field(opened: Any) -
 def test_a_delta_that_would_publish_one_of_the_records_is_weak(opened: Any) -> None:
     for records, words in ((60_000, "Moderate"), (100_000, "Weak")):
         page = opened[0](f"/calculators/gaussian?std=40&sampling=fixed&batch=10&records={records}")
+        page.locator("#meaning .label", has_text=f"{words} protection").wait_for()
+        # And the same where the event is given as JSON, which names the population.
+        noise = {"kind": "gaussian", "std": 40.0, "sensitivity": {"l2": 1.0, "adjacency": "add_remove", "unit": "record"}}
+        sampled = {
+            "kind": "fixed_size_sampled",
+            "sample_size": 10,
+            "population_size": records,
+            "event": {"kind": "release", "mechanism": noise},
+        }
+        opened[0](f"/calculators/event?event={quote(json.dumps(sampled))}&delta=0.00001")
         page.locator("#meaning .label", has_text=f"{words} protection").wait_for()

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from fastapi.routing import APIRoute
 
-from tests.app.jobs_harness import submit, wait_for_state
+from tests.app.jobs_harness import ADMIN_KEY, submit, wait_for_state
 from tests.selection import chosen
 from tests.walks.pages import Complaints, Service
 from zetadp.app.calculators import catalogue, proofs
@@ -59,8 +59,8 @@ def test_a_page_loads_from_here_alone_without_complaint_and_is_light(
     path: str, service: Service, key: str, made: dict[str, str], chromium: Any
 ) -> None:
     context, complaints = chromium.new_context(), Complaints()
-    # Not typed on another page, whose files would then be here already and weigh nothing.
-    context.add_init_script(f"sessionStorage.setItem('zetadp-key', '{key}')")
+    # Not typed on another page, whose files would then be here already and weigh nothing. Operators are of the service's own tenant.
+    context.add_init_script(f"sessionStorage.setItem('zetadp-key', '{ADMIN_KEY if path == '/operations' else key}')")
     page = context.new_page()
     complaints.watch(page)
     sent: list[Any] = []

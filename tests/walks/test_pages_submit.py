@@ -133,6 +133,13 @@ def test_a_cost_that_cannot_be_told_says_why(page: Any, budgets: dict[str, str])
     page.locator("#cost", has_text=re.compile(": spec.expected_batch_size")).wait_for()
 
 
+def test_what_an_epsilon_means_knows_how_many_units_a_recipe_trains_on(page: Any, client: httpx2.Client) -> None:
+    declared = next(one for one in client.get("/v1/recipes").json() if one["name"] == "digits")["declared"]
+    with page.expect_request("**/v1/meanings") as asked:
+        page.check("#recipes input[value=digits]")
+    assert asked.value.post_data_json["units"] == declared["training_records"]
+
+
 @pytest.mark.slow
 def test_an_uploaded_data_set_is_chosen_by_its_name(page: Any, client: httpx2.Client, service: Service) -> None:
     made = client.post("/v1/data-sets", json=definition(upload(client).json()["id"], name="beats of ward 3")).json()

@@ -62,6 +62,20 @@ def test_copied_lines_give_the_answer_of_the_page(mode: str, context: Any, addre
     assert answer <= found <= answer * 1.001
 
 
+def test_a_picture_is_saved_without_what_follows_the_pointer(context: Any, address: str) -> None:
+    page = opened(context, address, "/calculators/gaussian?plot=delta")
+    drawing = page.locator("#plots figure svg").first
+    drawing.hover()
+    assert drawing.locator(".pointed > *").count() > 0
+    with page.expect_download() as saved:
+        page.click("#plots button:text-is('SVG')")
+    root = ET.fromstring(saved.value.path().read_text())
+    # The dot of the asked point is all that is filled so, without a pointer's dot and its two dashed lines.
+    assert [one for one in root.iter() if "pointed" in one.get("class", "")] == []
+    assert [one for one in root.iter() if one.get("stroke-dasharray") == "2 2"] == []
+    assert page.locator("#plots figure svg .pointed").count() > 0
+
+
 @pytest.mark.parametrize("mode", chosen(STATES, ["guarantee"]))
 def test_an_address_is_the_page(mode: str, context: Any, address: str) -> None:
     page = opened(context, address, STATES[mode])

@@ -129,8 +129,18 @@ def test_epsilons_of_different_things_are_not_drawn_together(page: Any, address:
     assert "epsilon 1 at delta 0.00001 (one record more or less)" in page.locator("#runs tr").first.inner_text()
 
 
-def test_epsilon_spent_is_drawn_as_jumps_and_what_it_means_names_it(page: Any, address: str, runs: list[str]) -> None:
-    page.goto(f"{address}/jobs/{runs[0]}")
+def test_runs_are_drawn_while_their_events_come(page: Any, address: str, client: httpx2.Client) -> None:
+    # Without a pause that is as long as between two pictures.
+    job = submit(client, step_seconds=0.05, steps=400)
+    page.goto(f"{address}/jobs/compare?id={job}")
+    page.locator("#runs tr", has_text=re.compile(r"running.*of 400", re.DOTALL)).wait_for()
+    assert client.get(f"/v1/jobs/{job}").json()["state"] == "running"
+    client.post(f"/v1/jobs/{job}/cancel").raise_for_status()
+
+
+@pytest.mark.parametrize("where", ["job", "comparison"])
+def test_epsilon_spent_is_drawn_as_jumps(where: str, page: Any, address: str, runs: list[str]) -> None:
+    page.goto(f"{address}/jobs/{runs[0]}" if where == "job" else f"{address}/jobs/compare?id={runs[0]}&id={runs[1]}")
     page.locator("#plots figure", has_text="Epsilon spent").locator("svg").wait_for()
     drawn = (
         page.locator("#plots figure", has_text="Epsilon spent")
@@ -144,6 +154,11 @@ def test_epsilon_spent_is_drawn_as_jumps_and_what_it_means_names_it(page: Any, a
     first = next((left, right) for left, right in pairwise(points) if left != right)
     assert first[0][0] == first[1][0]
     assert first[1][1] < first[0][1]
+
+
+def test_what_the_spent_epsilon_means_names_it(page: Any, address: str, runs: list[str]) -> None:
+    page.goto(f"{address}/jobs/{runs[0]}")
+    page.locator("#meaning-part summary").wait_for()
     page.click("#meaning-part summary")
     page.locator("#meaning .label").wait_for()
     assert page.inner_text("#meaning-of") == "epsilon 1 at delta 0.00001"

@@ -71,3 +71,26 @@ def test_the_operators_verdict_is_of_everything_below_it(failing: int, verdict: 
     page.reload()
     page.locator("#verdict", has_text="Not everything could be looked at.").wait_for()
     page.close()
+
+
+def test_an_operators_answer_that_comes_after_a_later_one_is_not_shown(window: Any, service: Service, key: str) -> None:
+    page = window.new_page()
+    give_key(page, service.address, key)
+    page.route("**/readyz", lambda route: route.fulfill(json={"checks": [{"name": "database", "ok": True, "needed": True, "detail": ""}]}))
+    page.route("**/v1/hardware", lambda route: route.fulfill(json={"workers": []}))
+    held: list[Any] = []
+    page.route("**/metrics", lambda route: held.extend([route]))
+    with page.expect_request("**/metrics"):
+        page.goto(f"{service.address}/operations")
+    with page.expect_request("**/metrics"):
+        page.evaluate("document.dispatchEvent(new CustomEvent('zetadp-key'))")
+    while len(held) < 2:  # the browser tells of a request before it hands it over
+        page.evaluate("() => null")
+    early, late = held
+    late.fulfill(content_type="text/plain", body=METRICS.format(failing=0))
+    page.locator("#verdict", has_text="All checks pass").wait_for()
+    with page.expect_response("**/metrics"):
+        early.fulfill(content_type="text/plain", body=METRICS.format(failing=2))
+    page.evaluate("new Promise((done) => setTimeout(done, 50))")
+    assert page.inner_text("#verdict") == "All checks pass, and no figure needs attention."
+    page.close()

@@ -23,31 +23,31 @@ export function headline(mode, answer, delta, records) {
 /** Whether an event is of this kind, or what it holds. */
 export const holds = (event, kind) => Boolean(event) && (event.kind === kind || holds(event.event, kind));
 
-/** The lines below the headline of a calibrated answer. */
+/** The lines below the headline of a calibrated answer, its conditions among them. */
 export function remarks(answer, delta) {
   const lines = [`Then epsilon is at most ${bound(answer.guarantee.epsilon.upper)} at delta ${delta}.`];
   if (answer.noise_multiplier) lines.unshift(`Noise multiplier (deviation over sensitivity): ${bound(answer.noise_multiplier, { digits: 6 })}.`);
   if (answer.at_limit) lines.unshift("This is the largest or smallest value tried: the target is met with room to spare.");
-  return lines;
+  const { adjacency, unit } = answer.guarantee;
+  return [...lines, ...sentences({ caveats: answer.caveats, adjacency, unit })];
 }
 
-/** What can void the guarantee, for directly after it, and what it hides. */
-export function sentences(profile) {
-  const caveats = profile.caveats.length ? [el("p", { class: "title" }, "It holds only if:"), el("ul", { class: "caveats" }, ...profile.caveats.map((line) => el("li", {}, `${line}.`)))] : [];
-  const words = neighbourWords(profile.adjacency, profile.unit);
+/**
+ * What can void the guarantee, for directly after it, and what it hides.
+ * @param {{caveats: string[], adjacency: string | null, unit: string | null}} of
+ */
+export function sentences({ caveats: lines, adjacency, unit }) {
+  const caveats = lines.length ? [el("p", { class: "title" }, "It holds only if:"), el("ul", { class: "caveats" }, ...lines.map((line) => el("li", {}, `${line}.`)))] : [];
+  const words = neighbourWords(adjacency, unit);
   return [...caveats, ...(words ? [el("p", { class: "soft" }, `Hidden: ${words.choice}.`)] : [])];
 }
 
-/** Puts the headline and its lines on the page. */
+/** Puts the headline and its lines on the page, together: no figure stands there without its conditions. */
 export function show(text, lines) {
   byId("headline").textContent = text;
   outdate(byId("meaning"));
-  say(lines);
-  announce(text);
-}
-
-export function say(lines) {
   byId("sentences").replaceChildren(...lines.map((line) => (typeof line === "string" ? el("p", {}, line) : line)));
+  announce(text);
 }
 
 /** A derivation, line by line. Above it, which accountant it is, and mu where there is one. */

@@ -1,12 +1,13 @@
 // One calculator: reads the form, asks the service while you type, and keeps everything in the address.
 
-import { derive, headline, holds, remarks, sentences, show, say } from "./calculator-answer.js";
+import { derive, headline, holds, remarks, sentences, show } from "./calculator-answer.js";
 import { draw, inner } from "./calculator-plots.js";
 import { Problem, api, byId, el, later } from "./core.js";
 import { offer } from "./exports.js";
 import { FieldProblem, asTyped, blame, clear, decimal, fits, gathered, keep, markStale, recall, sentence, tell, whole } from "./form.js";
 import { explain } from "./meaning.js";
 import { compare, epsilonOf, forget } from "./published.js";
+import { unitsIn } from "./units.js";
 
 const PAUSE = 60; // milliseconds without a key before the service is asked
 const REST = 250; // and, once there is an answer, before plots and comparisons are: they cost more than it does
@@ -26,12 +27,12 @@ let shown = null; // the last good answer's request, for what is copied
 let plotted = null; // what plots are drawn of, once they are unfolded; null where there is no answer
 
 const mode = () => form.elements.mode.value;
-const bySize = () => own.sampling.value === "size";
+const isBySize = () => own.sampling.value === "size";
 
 // What is asked
 
 function probability() {
-  if (!bySize()) {
+  if (!isBySize()) {
     const value = decimal(own.probability);
     if (!(value > 0 && value <= 1)) throw new FieldProblem(own.probability, "Must be more than 0 and at most 1.");
     return value;
@@ -117,7 +118,7 @@ function inputOf(path) {
   if (/runs\.shape$/.test(path)) return own.shape;
   if (/deltas|target\.delta/.test(path)) return own.delta;
   if (/target\.epsilon/.test(path)) return own.epsilon;
-  if (/probability$/.test(path)) return bySize() ? own.batch : own.probability;
+  if (/probability$/.test(path)) return isBySize() ? own.batch : own.probability;
   if (/count$/.test(path)) return own.count;
   if (/sample_size$/.test(path)) return own.batch;
   if (/population_size$/.test(path)) return own.records;
@@ -175,8 +176,8 @@ function refuse() {
 async function answerTo(wanted, signal) {
   const current = mode();
   const delta = asTyped(own.delta);
-  const known = ["size", "fixed", "cut"].includes(own.sampling.value) && own.group.value.trim() === "1" ? positive(own.records) : null;
-  const records = current === "sample" && own.sampling.value === "size" ? positive(own.records) : null;
+  const bySize = isBySize() ? positive(own.records) : null; // which the event then doesn't say
+  const records = current === "sample" ? bySize : null;
   const ask = (path, body) => api(path, { method: "POST", body, signal });
   const answer = await ask(wanted.path, current === "guarantee" ? wanted.body : { ...wanted.body, derivation: true });
   const event = answer.event || wanted.body.event;
@@ -187,9 +188,9 @@ async function answerTo(wanted, signal) {
   byId("as-event").href = `/calculators/event?${new URLSearchParams({ event: JSON.stringify(event), delta })}`;
   markStale(false);
   const profile = await ask("/v1/profiles", { event, deltas: [wanted.delta], derivation: true });
-  if (current !== "guarantee") say([...lines, ...sentences(profile)]);
   const { adjacency, unit } = profile;
-  await explain(byId("meaning"), { epsilon: profile.epsilon[0].upper, delta: wanted.delta, adjacency, unit, units: known, signal, event: isSlow(event) ? null : event });
+  const units = holds(event, "grouped") ? null : (bySize ?? unitsIn(event));
+  await explain(byId("meaning"), { epsilon: profile.epsilon[0].upper, delta: wanted.delta, adjacency, unit, units, signal, event: isSlow(event) ? null : event });
   derive([...(current === "guarantee" ? [] : answer.derivation.slice(0, 1)), ...profile.derivation], profile);
   byId("answer").setAttribute("aria-busy", "false");
   plotted = { event, profile, delta, signal };

@@ -204,12 +204,18 @@ async function lookup(id) {
   }
 }
 
+/** Does what a button is for; what comes of it is said only while the same certificate is shown. `work` gets what to say it with. */
 async function asked(work) {
+  const mine = turn;
+  const tell = (text) => {
+    if (mine === turn) byId("proved").textContent = text;
+  };
+  tell("");
   try {
-    await work();
+    await work(tell);
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
-    byId("proved").textContent = error.message;
+    tell(error.message);
   }
 }
 
@@ -252,14 +258,14 @@ for (const button of document.querySelectorAll("#forms [data-form]")) {
   button.addEventListener("click", () => asked(async () => download(`certificate.${ENDINGS[form]}`, await (await request(`/v1/certificates/${shown}?form=${form}`)).blob())));
 }
 byId("proofs").addEventListener("click", () =>
-  asked(async () => {
+  asked(async (tell) => {
     const content = await (await request(`/v1/certificates/${shown}/proofs`)).blob();
     const proofs = JSON.parse(await content.text());
     const [proof, checkpoint] = proofs.certificate.split(/\n\n([^]*)/);
     const [, index, ...path] = proof.split("\n");
     const before = proofs.plan ? "; its plan was logged before it" : "";
     const pending = proofs.pending ? " Witnesses haven't been asked about it yet: save it again in a minute." : "";
-    byId("proved").textContent = `Entry ${Number(index.slice(6)) + 1} of ${lines(checkpoint).size} in the log; ${path.length} hashes lead from it to the signed root${before}. The file is saved; check it offline with "verify --proofs".${pending}`;
+    tell(`Entry ${Number(index.slice(6)) + 1} of ${lines(checkpoint).size} in the log; ${path.length} hashes lead from it to the signed root${before}. The file is saved; check it offline with "verify --proofs".${pending}`);
     download("proofs.json", content);
   }),
 );

@@ -1,6 +1,6 @@
 // Several runs on the same axes: what each spends and reaches, as it comes.
 
-import { Problem, api, byId, el, figure, later, number, refusal } from "./core.js";
+import { Problem, api, byId, el, figure, number, paced, refusal } from "./core.js";
 import { History } from "./job-history.js";
 import { algorithmName, cost, privacyOf, tag } from "./jobs-common.js";
 import { linePlot } from "./plots.js";
@@ -57,7 +57,7 @@ function row(run) {
   );
 }
 
-const draw = later(async () => {
+const draw = paced(async () => {
   byId("runs").replaceChildren(...runs.map(row));
   byId("runs").setAttribute("aria-busy", "false");
   const alike = isAlike();

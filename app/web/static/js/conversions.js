@@ -1,7 +1,7 @@
 // One notion of privacy in terms of all others, answered while you type.
 
 import { announce, bound, byId, el, number } from "./core.js";
-import { valueOf } from "./derivation.js";
+import { exactly } from "./derivation.js";
 import { gathered } from "./form.js";
 import { keepAsking } from "./keep-asking.js";
 
@@ -65,7 +65,7 @@ function show(answer) {
 
 function details(found) {
   const lines = [found.formula, found.attained_by && `Attained by ${found.attained_by}.`, found.counterexample && `Shown by ${found.counterexample}.`, `Source: ${found.source}.`];
-  const steps = found.derivation.map((step) => `${step.symbol} = ${valueOf(step)} (${step.formula})`);
+  const steps = found.derivation.map((step) => `${step.symbol} = ${exactly(step)} (${step.formula})`);
   return [...lines.filter(Boolean), ...steps].map((line) => el("p", {}, line));
 }
 

@@ -5,15 +5,15 @@ import { el } from "./core.js";
 const HEAD = ["Symbol", "Value", "Formula", "Source"];
 
 /** A step's value, exactly as the service sent it. */
-export const valueOf = (step) => String(step.value);
+export const exactly = (step) => String(step.value);
 
 /** A step in one line. */
-export const inLine = (step) => `${step.symbol} = ${valueOf(step)} (${step.formula}; ${step.source})`;
+export const inLine = (step) => `${step.symbol} = ${exactly(step)} (${step.formula}; ${step.source})`;
 
 /** The rows of a table; a source that is a proof of ours leads to it. */
 export function rows(steps) {
   return steps.map((step) =>
-    el("tr", {}, el("th", { scope: "row" }, step.symbol), el("td", { class: "mono", "data-name": "Value" }, valueOf(step)), el("td", { "data-name": "Formula" }, step.formula), el("td", { "data-name": "Source" }, ...linked(step.source))),
+    el("tr", {}, el("th", { scope: "row" }, step.symbol), el("td", { class: "mono", "data-name": "Value" }, exactly(step)), el("td", { "data-name": "Formula" }, step.formula), el("td", { "data-name": "Source" }, ...linked(step.source))),
   );
 }
 

@@ -5,6 +5,7 @@ import { derive, headline, sentences, show } from "./calculator-answer.js";
 import { offer } from "./exports.js";
 import { FieldProblem, asTyped, blame, clear, decimal, markStale } from "./form.js";
 import { explain } from "./meaning.js";
+import { unitsIn } from "./units.js";
 
 const PAUSE = 250; // milliseconds without a key before the service is asked
 const LONGEST = 6000; // characters of an event that the address holds
@@ -40,7 +41,7 @@ async function update() {
     shown = wanted;
     markStale(false);
     const { adjacency, unit } = profile;
-    await explain(byId("meaning"), { epsilon: profile.epsilon[0].upper, delta: wanted.body.deltas[0], adjacency, unit, signal, event: wanted.body.event });
+    await explain(byId("meaning"), { epsilon: profile.epsilon[0].upper, delta: wanted.body.deltas[0], adjacency, unit, units: unitsIn(wanted.body.event), signal, event: wanted.body.event });
   } catch (error) {
     if (error.name === "AbortError") return;
     if (error instanceof FieldProblem) blame(error.input, error.message);

@@ -1,8 +1,8 @@
 // The first page's calculator: Gaussian noise in three numbers, both ways, and what the guarantee means for one person.
 
-import { say, sentences, show as put } from "./calculator-answer.js";
+import { sentences, show as put } from "./calculator-answer.js";
 import { inner } from "./calculator-plots.js";
-import { api, bound, byId } from "./core.js";
+import { bound, byId } from "./core.js";
 import { FieldProblem, asTyped, decimal, whole } from "./form.js";
 import { keepAsking } from "./keep-asking.js";
 import { explain } from "./meaning.js";
@@ -47,16 +47,15 @@ async function show(answer, { signal, asked }) {
   const event = answer.event || asked.event;
   const { std } = inner(event).mechanism;
   const guarantee = target ? answer.guarantee.epsilon : answer.epsilon[0];
+  const { adjacency, unit } = target ? answer.guarantee : answer;
   const said = target
     ? `noise ${bound(std, { digits: 6 })} times the most that one person can move the value, for epsilon ${typed.epsilon} at delta ${typed.delta}`
     : `epsilon at most ${bound(guarantee.upper)} at delta ${typed.delta}`;
-  put(said, []);
+  put(said, sentences({ caveats: answer.caveats, adjacency, unit }));
   const count = event.kind === "repeated" ? event.count : 1;
   const values = { std, count, delta: typed.delta, ...Object.fromEntries(Object.entries(SENSITIVITY).map(([name, value]) => [`sensitivity.${name}`, value])) };
   byId("continue").href = `/calculators/gaussian?${new URLSearchParams(Object.entries(values).map(([name, value]) => [name, String(value)]))}`;
-  const profile = target ? await api("/v1/profiles", { method: "POST", body: { event, deltas: [at] }, signal }) : answer;
-  say(sentences(profile));
-  await explain(byId("meaning"), { epsilon: guarantee.upper, delta: at, adjacency: profile.adjacency, unit: profile.unit, signal, event });
+  await explain(byId("meaning"), { epsilon: guarantee.upper, delta: at, adjacency, unit, units: null, signal, event });
 }
 
 function inputOf(path) {

@@ -113,18 +113,19 @@ function done() {
   means();
 }
 
-/** The epsilon and delta whose meaning stands there, to every digit. */
+/** The epsilon, delta and number of units whose meaning stands there, to every digit. */
 let meant = "";
 
 /** What the spent epsilon means, while somebody reads it; it names its epsilon, which may have grown since. */
 const means = paced(async () => {
   if (!job?.progress || byId("meaning-part").hidden || !byId("meaning-part").open) return;
   const { epsilon, delta } = job.progress;
-  if (meant === `${epsilon} ${delta}`) return;
-  meant = `${epsilon} ${delta}`;
+  const now = `${epsilon} ${delta} ${job.units}`;
+  if (meant === now) return;
+  meant = now;
   byId("meaning-of").textContent = cost(job.progress);
   try {
-    await explain(byId("meaning"), { epsilon, delta, adjacency: privacyOf(job).adjacency, unit: privacyOf(job).unit, signal: lines.signal });
+    await explain(byId("meaning"), { epsilon, delta, adjacency: privacyOf(job).adjacency, unit: privacyOf(job).unit, units: job.units, signal: lines.signal });
   } catch (error) {
     byId("meaning-of").textContent = meant = "";
     if (!(error instanceof Problem) && error.name !== "AbortError") throw error;

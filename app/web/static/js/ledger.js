@@ -102,7 +102,7 @@ async function limit() {
     epsilon = answer.conversions[0].value;
   }
   byId("limit-as").textContent = `epsilon at most ${bound(epsilon)} at delta ${delta}`;
-  await explain(byId("meaning"), { epsilon, delta, adjacency, unit });
+  await explain(byId("meaning"), { epsilon, delta, adjacency, unit, units: null });
 }
 
 function reservation(one) {

@@ -1,28 +1,18 @@
 // What a guarantee means for one person: the same wherever an (epsilon, delta) is shown, from the two numbers alone. All figures are the
 // service's own, of whatever is (epsilon, delta)-DP.
 
-import { Problem, api, digits, el, number, refusal } from "./core.js";
+import { Problem, api, el, number, refusal } from "./core.js";
 import { attackerWords, linePlot } from "./plots.js";
-import { DEFINED, STRENGTHS, neighbourWords, spelled } from "./terms.js";
+import { neighbourWords, spelled } from "./terms.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const RUNS = 100;
 const COLUMNS = 25;
 const PERSON = "M5 0a3 3 0 0 1 0 6 3 3 0 0 1 0-6M1.5 8.5Q1.5 7 3 7h4q1.5 0 1.5 1.5V13H7v5H3v-5H1.5z";
-const CHANCE = 0.01; // of being named although left out
-const COLOURS = ["good", "warn", "bad", "bad"]; // of the strengths, from the strongest on
-const ALMOST = 1 - 1e-12; // a product of two floats that should be 1 may be a little less
+const CHANCE = 0.01; // of being named although left out: what the service's sentences are about
+const COLOURS = { strong: "good", moderate: "warn" }; // of the words for a strength; all others are warnings
 
-/**
- * The first strength whose limits hold.
- * @param {number} guess in percent
- * @param {number} delta
- * @param {number | null} units how many there are, all of which delta concerns; null where nobody knows
- */
-export function strength(guess, delta, units = null) {
-  const publishes = units !== null && delta * units >= ALMOST;
-  return STRENGTHS.find((one) => guess <= one.guess && delta <= one.delta && (one.publishes || !publishes)) || STRENGTHS.at(-1);
-}
+const LARGEST = 1e50; // epsilon that the service takes
 
 /** Whose answer a place waits for: an earlier one that comes later is of other numbers. */
 const awaited = new WeakMap();
@@ -41,76 +31,50 @@ function put(place, ...nodes) {
 }
 
 /**
- * The bound that a sentence of the service states, as it stands there; 100 % where nothing is promised.
- * @param {string} sentence
- * @returns {string}
+ * What the service says of (epsilon, delta). Above what it takes, nothing more is promised.
+ * @param {{epsilon: number | string, delta: number | string, adjacency: string | null, unit: string | null, units: number | null, signal?: AbortSignal}} of
+ * @param {object} [more]
  */
-export function mostOf(sentence) {
-  return /at most ([0-9.e-]+) %/.exec(sentence)?.[1] ?? "100";
-}
-
-/**
- * A number that isn't below the one that is meant: a decimal of a certificate may lie between two of a browser's.
- * @param {number | string} value
- * @returns {number}
- */
-export function atLeast(value) {
-  return typeof value === "string" ? number(value) * (1 + Number.EPSILON) : number(value);
-}
-
-/** A number to compare with a limit: a float tells decimals of at most 15 digits apart, and longer ones are taken for a little more. */
-function compared(value) {
-  return typeof value === "string" && digits(value) > 15 ? atLeast(value) : number(value);
-}
-
-function declared({ epsilon, delta, adjacency, unit }) {
-  const bare = delta > 0 ? { kind: "approximate_dp", epsilon, delta } : { kind: "pure_dp", epsilon };
-  return { kind: "release", mechanism: { ...bare, adjacency, unit } };
+function ask({ epsilon, delta, adjacency, unit, units, signal }, more = {}) {
+  const given = typeof epsilon === "number" && epsilon > LARGEST ? "Infinity" : epsilon;
+  return api("/v1/meanings", { method: "POST", signal, body: { epsilon: given, delta, adjacency, unit: unit || "unit", units, ...more } });
 }
 
 /**
  * Fills `place` with what (epsilon, delta) means; what stood there before isn't shown meanwhile.
  * @param {Element} place
- * @param {{epsilon: number | string, delta: number | string, adjacency: string | null, unit: string, units?: number | null, signal?: AbortSignal, event?: object}} of
- *   epsilon and delta may be text of the service. `units`: how many there are, where that is known. There is a fold for the attacker's
+ * @param {{epsilon: number | string, delta: number | string, adjacency: string | null, unit: string | null, units: number | null, signal?: AbortSignal, event?: object | null}} of
+ *   epsilon and delta may be text of the service. `units`: how many there are, null where that isn't known. There is a fold for the attacker's
  *   curve, also of the event if there is one: it is asked for only when that is opened.
  */
 export async function explain(place, of) {
   outdate(place);
-  const [epsilon, delta] = [atLeast(of.epsilon), atLeast(of.delta)];
-  const words = neighbourWords(of.adjacency, of.unit || "unit");
-  if (!words || !Number.isFinite(epsilon) || !(delta < 1)) {
-    put(place, el("p", {}, el("span", { class: "label bad" }, "No protection"), "Nothing is promised to anybody."));
-    return;
-  }
-  // Below what can be declared, the least that can says no less.
-  const given = { epsilon: delta > 0 && epsilon === 0 ? 0 : Math.min(1e50, Math.max(1e-50, epsilon)), delta, adjacency: of.adjacency, unit: of.unit };
   const mine = {};
   awaited.set(place, mine);
   let answer;
   try {
-    answer = await api("/v1/profiles", { method: "POST", signal: of.signal, body: { event: declared(given), alphas: [CHANCE], priors: [0.5] } });
+    answer = await ask(of);
   } catch (error) {
     if (awaited.get(place) === mine) place.replaceChildren();
     throw error;
   }
-  if (awaited.get(place) === mine) put(place, ...told(of, given, words, answer));
+  if (awaited.get(place) === mine) put(place, ...told(of, neighbourWords(of.adjacency, of.unit || "unit"), answer));
 }
 
-function told(of, given, words, answer) {
-  const [named, guessed] = [answer.trade_off[0].sentence, answer.bayes_success[0].sentence];
-  const [most, right] = [mostOf(named), mostOf(guessed)];
+function told(of, words, answer) {
+  const { strength, guess_percent: right, naming_percent: most } = answer;
+  const label = el("span", { class: `label ${COLOURS[strength] || "bad"}` }, `${strength[0].toUpperCase()}${strength.slice(1)} protection`);
+  if (!words || strength === "no") return [el("p", {}, label, "Nothing is promised to anybody.")];
   const unit = spelled(of.unit);
-  const found = strength(Number(right), compared(of.delta), of.units ?? null);
   const once = `Take an attack that would name this ${unit} in 1 of 100 runs, by chance, if `;
   const then = `it names the ${unit} in at most ${most} of 100 on average.`;
   return [
-    el("p", {}, el("span", { class: `label ${COLOURS[STRENGTHS.indexOf(found)]}` }, `${found.name[0].toUpperCase()}${found.name.slice(1)} protection`), ` Starting from even odds, a guess ${words.question} is right with probability at most ${right}\u00a0%.`),
+    el("p", {}, label, ` Starting from even odds, a guess ${words.question} is right with probability at most ${right}\u00a0%.`),
     words.shown ? el("p", {}, words.shown) : null,
     people(Number(most), `${once}${words.absent}. If ${words.present}, ${then}`),
     el("p", { class: "soft" }, once, swatch(""), `${words.absent}. If `, swatch(" taking"), `${words.present}, ${then}`),
-    el("details", {}, el("summary", {}, "In exact words"), ...[guessed, named, remote(of.delta, unit), DEFINED].filter(Boolean).map((line) => el("p", {}, line))),
-    curveOf(of, given, words),
+    el("details", {}, el("summary", {}, "In exact words"), ...[answer.guess.sentence, answer.naming.sentence, remote(of.delta, unit), answer.strengths].filter(Boolean).map((line) => el("p", {}, line))),
+    curveOf(of, words),
   ].filter(Boolean);
 }
 
@@ -118,7 +82,7 @@ function told(of, given, words, answer) {
 const swatch = (more) => [el("span", { class: `swatch${more}` }), "\u2060"];
 
 function remote(delta, unit) {
-  return delta > 0 ? `Delta allows even that the ${unit}'s data become public, with probability up to ${delta}.` : null;
+  return number(delta) > 0 ? `Delta allows even that the ${unit}'s data become public, with probability up to ${delta}.` : null;
 }
 
 /** A hundred figures, of which `most` (rounded up) are named; the first of them would be by chance. */
@@ -138,21 +102,21 @@ function people(most, label) {
 }
 
 /** The attacker's errors, asked for when one wants to see them: what the two numbers allow, and what the event's whole curve does. */
-function curveOf(of, given, words) {
+function curveOf(of, words) {
   const part = el("details", {}, el("summary", {}, "The attacker's curve"));
   const place = el("div", {}, el("p", { class: "soft" }, "Computing…"));
   part.append(place);
-  part.addEventListener("toggle", () => draw(place, of, given, words), { once: true });
+  part.addEventListener("toggle", () => draw(place, of, words), { once: true });
   return part;
 }
 
-async function draw(place, of, given, words) {
-  const alphas = [0.001, 0.01, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.85, 1];
-  const ask = (event) => api("/v1/profiles", { method: "POST", signal: of.signal, body: { event, alphas, priors: [0.5] } });
+const ALPHAS = [0.001, 0.01, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.85, 1];
+
+async function draw(place, of, words) {
   const points = (answer) => answer.trade_off.map((one) => [one.alpha, one.beta]);
   try {
-    const pair = await ask(declared(given));
-    const own = of.event ? await ask(of.event) : null;
+    const pair = await ask(of, { alphas: ALPHAS });
+    const own = of.event ? await api("/v1/profiles", { method: "POST", signal: of.signal, body: { event: of.event, alphas: ALPHAS, priors: [0.5] } }) : null;
     const series = [
       ...(own ? [{ name: "this noise, as a whole", curve: "step-before", points: points(own) }] : []),
       { name: "epsilon and delta alone", curve: "step-before", points: points(pair) },

@@ -78,17 +78,21 @@ async function readiness() {
 }
 
 let timer;
+let turn = 0; // of what was looked at: an earlier answer that comes later is of another key, or of before
 
 /** The verdict is of all that is shown below it; where a part of that can't be had, there is none. */
 async function look() {
   clearTimeout(timer);
+  turn += 1;
+  const mine = turn;
   try {
-    const checks = showChecks(await readiness());
-    const workers = showWorkers(await api("/v1/hardware"));
-    const wrong = [...checks, ...workers, ...showFigures(samples(await (await request("/metrics")).text()))];
+    const [ready, hardware, metrics] = [await readiness(), await api("/v1/hardware"), await (await request("/metrics")).text()];
+    if (mine !== turn) return;
+    const wrong = [...showChecks(ready), ...showWorkers(hardware), ...showFigures(samples(metrics))];
     byId("verdict").textContent = wrong.length ? `Look at: ${wrong.join(", ")}.` : "All checks pass, and no figure needs attention.";
     byId("trouble").replaceChildren();
   } catch (error) {
+    if (mine !== turn) return;
     byId("verdict").textContent = "Not everything could be looked at.";
     // What stands between may answer for the service, with anything.
     if (!(error instanceof Problem) && !(error instanceof TypeError) && !(error instanceof SyntaxError)) throw error;

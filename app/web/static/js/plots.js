@@ -24,6 +24,7 @@ function script(path) {
 }
 
 const SERIES = ["var(--series-1)", "var(--series-2)", "var(--series-3)", "var(--series-4)"];
+const POINTED = "pointed"; // the class of what follows the pointer
 const DASHES = ["none", "6 3", "2 3", "8 3 2 3"];
 
 /** What a plot of an attacker's errors shows, in the words of its neighbours. */
@@ -98,7 +99,7 @@ function draw(of, drawn) {
 /** Lines through the point nearest to the pointer. */
 function crosshair(drawn) {
   const points = drawn.flatMap((series) => series.points.map(([x, y]) => ({ x, y, name: series.name })));
-  const at = (more) => Plot.pointer({ x: "x", y: "y", maxRadius: Infinity, ...more });
+  const at = (more) => Plot.pointer({ x: "x", y: "y", maxRadius: Infinity, className: POINTED, ...more });
   return [
     Plot.ruleX(points, at({ y: null, py: "y", stroke: "var(--soft)", strokeDasharray: "2 2" })),
     Plot.ruleY(points, at({ x: null, px: "x", stroke: "var(--soft)", strokeDasharray: "2 2" })),
@@ -140,9 +141,10 @@ function table(rows) {
   );
 }
 
-/** The drawing as a separate file: colours resolved, since it has no style sheet. */
+/** The drawing as a separate file: colours resolved, since it has no style sheet, and without what only shows where somebody points. */
 function standalone(svg) {
   const copied = svg.cloneNode(true);
+  for (const part of copied.querySelectorAll(`.${POINTED}`)) part.remove();
   const style = getComputedStyle(document.documentElement);
   let text = new XMLSerializer().serializeToString(copied);
   text = text.replace(/var\((--[a-z0-9-]+)\)/g, (_, name) => style.getPropertyValue(name).trim() || "black");

@@ -34,8 +34,12 @@ function reaches(one) {
   return ` ${guarantee}${name ? `. Its paper prints ${name.replaceAll("_", " ")} ${figure(value)}` : ""}.`;
 }
 
-/** What stands in the job: epsilon and what it means, and a sentence for all of it. */
-export function showJob(job) {
+/**
+ * What stands in the job: epsilon and what it means, and a sentence for all of it.
+ * @param {any} job null where there is none
+ * @param {number | null} units how many its data set has, of what it protects; null where that isn't known
+ */
+export function showJob(job, units) {
   const privacy = privacyOf(job);
   const asked = privacy && typeof privacy.epsilon === "number";
   byId("guarantee").hidden = !asked;
@@ -55,7 +59,7 @@ export function showJob(job) {
   byId("epsilon-slider").setAttribute("aria-valuetext", `epsilon ${privacy.epsilon}`);
   byId("delta-words").textContent = `At delta ${privacy.delta}, for one ${spelled(privacy.unit)}.`;
   outdate(byId("meaning"));
-  meaning(privacy);
+  meaning(privacy, units);
 }
 
 /** Whether what a job has to guarantee says enough to be explained. */
@@ -71,11 +75,11 @@ function forget() {
   byId("delta-words").textContent = "";
 }
 
-const meaning = later(async (privacy) => {
+const meaning = later(async ({ epsilon, delta, adjacency, unit }, units) => {
   running.abort();
   running = new AbortController();
   try {
-    await explain(byId("meaning"), { ...privacy, signal: running.signal });
+    await explain(byId("meaning"), { epsilon, delta, adjacency, unit, units, signal: running.signal });
   } catch (error) {
     // Whoever may not calculate can still send a job.
     if (error instanceof Problem) byId("meaning").replaceChildren();

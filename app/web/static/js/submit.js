@@ -1,7 +1,7 @@
 // A job from a recipe or from a spec that somebody writes: checked and planned by the service before anything starts.
 
 import { Problem, api, bound, byId, el, key, later, refusal, request } from "./core.js";
-import { algorithmName } from "./jobs-common.js";
+import { algorithmName, privacyOf } from "./jobs-common.js";
 import { bar, limitWords, telling } from "./ledgers-common.js";
 import { NAMES, fill, parsed, say, write } from "./submit-fields.js";
 import { editGuarantee, showJob, showRecipes } from "./submit-guide.js";
@@ -12,7 +12,8 @@ const PAUSE = 700;
 /** The element of this page for each field of the service; all others are in the JSON. */
 const PLACES = { "spec.privacy.epsilon": "epsilon", labels: "labels", priority: "priority", timeout_seconds: "timeout", ledger: "ledger", "spec.data": "data-set" };
 
-let found = { algorithms: [], ledgers: [] };
+let found = { recipes: [], algorithms: [], ledgers: [], dataSets: [] };
+let taken = null; // the recipe that is filled in, with its data as JSON
 let asking = new AbortController();
 
 /** Asks, and shows a refusal instead of an answer. */
@@ -46,7 +47,7 @@ const load = () =>
   asked(async () => {
     const [recipes, algorithms, ledgers, dataSets] = await Promise.all([api("/v1/recipes"), api("/v1/algorithms"), own("/v1/ledgers?state=open&limit=200", "ledgers"), own("/v1/data-sets?limit=200", "data_sets")]);
     const fitting = ledgers.filter((one) => one.definition.protects === "data_set");
-    found = { algorithms, ledgers: fitting };
+    found = { recipes, algorithms, ledgers: fitting, dataSets };
     showRecipes(recipes, take);
     options("algorithm", algorithms.map((one) => el("option", { value: one.name }, algorithmName(one.name))));
     options("ledger", fitting.map((one) => el("option", { value: one.id }, `${one.definition.name}: at most ${limitWords(one.definition.budget)}`)));
@@ -55,12 +56,23 @@ const load = () =>
     reread();
   });
 
+/** How many units the job's data set has, of what its guarantee protects; null where nobody has said so. */
+function unitsOf(job) {
+  const { data } = job.spec;
+  const own = data?.kind === "uploaded" ? found.dataSets.find((one) => one.id === data.data_set)?.facts : undefined;
+  const facts = own ?? (taken?.data === JSON.stringify(data) ? taken.declared : undefined);
+  const unit = privacyOf(job)?.unit;
+  if (!facts || !unit) return null;
+  if (unit === facts.unit) return facts.training_records;
+  return unit === facts.user_unit ? facts.users : null;
+}
+
 /** The fields from the JSON; they wait while it can't be read. */
 function reread() {
   const job = parsed(place.value);
   for (const name of ["beside", "beside-data", "beside-guarantee"]) byId(name).disabled = job === null;
   if (job !== null) fill(job);
-  showJob(job);
+  showJob(job, job && unitsOf(job));
   cost();
 }
 
@@ -85,6 +97,7 @@ const take = (name) =>
     const body = await api(`/v1/recipes/${encodeURIComponent(name)}`);
     if (document.querySelector("#recipes input:checked")?.value !== name) return;
     byId("algorithm").value = "";
+    taken = { data: JSON.stringify(body.spec.data), declared: found.recipes.find((one) => one.name === name)?.declared };
     put(body, "This recipe is filled in below.");
   });
 
@@ -93,7 +106,7 @@ editGuarantee((change) => {
   if (job === null) return;
   change(job);
   place.value = JSON.stringify(job, null, 2);
-  showJob(job);
+  showJob(job, job && unitsOf(job));
   cost();
 });
 
@@ -108,7 +121,7 @@ for (const name of NAMES) {
     if (job === null || !write(name, job)) return;
     place.value = JSON.stringify(job, null, 2);
     if (name === "ledger" || name === "data-set") {
-      showJob(job);
+      showJob(job, job && unitsOf(job));
       cost();
     }
   });

@@ -2,12 +2,6 @@
 
 const TERMS = JSON.parse(document.documentElement.dataset.terms);
 
-/** From the strongest on: what a guarantee is called up to a guess (in percent) and a delta, and whether delta may publish somebody. */
-export const STRENGTHS = TERMS.strengths;
-
-/** What these words mean. */
-export const DEFINED = TERMS.defined;
-
 /** A unit's name as words. */
 export const spelled = (unit) => unit.replaceAll("_", " ");
 
