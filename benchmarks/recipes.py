@@ -1,5 +1,6 @@
 r"""``python -m benchmarks.recipes NAME ... [--seeds 3]``: each recipe trained, privately and without privacy, beside what its paper prints:
- mean and standard deviation over seeds. Minutes to an hour a recipe: not in ``make bench``.
+ mean and standard deviation over seeds. Minutes to an hour a recipe: not in ``make bench``. With ``--epsilons 1 2 4`` it is trained to each
+ of these instead of its own: what a recipe's ``measured`` holds.
 
 The private runs are the service's own ``train``. The non-private ones use the same network and data with PyTorch's optimizers and
 shuffled batches of ``PLAIN_BATCH``; their hyper-parameters are the papers' where those are told.
@@ -137,6 +138,15 @@ def report(recipe: Recipe, spec: NetworkTraining, seeds: int) -> Iterator[str]:
     yield f"  no privacy {_row(_spread(plain))}"
 
 
+def at_epsilons(recipe: Recipe, spec: NetworkTraining, epsilons: list[float], seeds: int) -> Iterator[str]:
+    """A line for each epsilon: what the recipe reaches when it is calibrated to that."""
+    yield f"{recipe.name}: {seeds} runs each"
+    for epsilon in epsilons:
+        privacy = {**spec.privacy.model_dump(exclude={"noise_multiplier"}), "epsilon": epsilon}
+        changed = type(spec).model_validate({**dict(spec), "privacy": privacy})
+        yield f"  epsilon {epsilon:g}  {_row(_spread([private_run(changed)[0] for _ in range(seeds)]))}"
+
+
 def _spread(runs: list[dict[str, float]]) -> dict[str, tuple[float, float | None]]:
     names = runs[0] if runs else {}
     return {name: (statistics.fmean(run[name] for run in runs), _deviation([run[name] for run in runs])) for name in names}
@@ -155,6 +165,7 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.recipes", description="Train recipes and print their table.")
     parser.add_argument("names", nargs="*")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--epsilons", type=float, nargs="*", default=[])
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     for recipe in RECIPES:
@@ -163,7 +174,9 @@ def main(arguments: list[str]) -> None:
         if not isinstance(recipe.spec, NetworkTraining):
             continue  # an autoencoder of Fitbit days: python -m benchmarks.fitbit
         start = time.perf_counter()
-        for text in report(recipe, recipe.spec, options.seeds):
+        spec, seeds = recipe.spec, options.seeds
+        lines = at_epsilons(recipe, spec, options.epsilons, seeds) if options.epsilons else report(recipe, spec, seeds)
+        for text in lines:
             sys.stdout.write(text + "\n")
             sys.stdout.flush()
         sys.stdout.write(f"  ({time.perf_counter() - start:.0f} s)\n")

@@ -13,7 +13,7 @@ from zetadp.app.cli.console import AsJson, Exit, clear_errors, error, fail, out,
 from zetadp.app.kit.database import Database
 from zetadp.app.kit.settings import Settings
 from zetadp.app.operations.archive import BackupUnusable, LedgerEnd
-from zetadp.app.operations.backup import BackedUp, back_up
+from zetadp.app.operations.backup import BackedUp, back_up, note_backup
 from zetadp.app.operations.restore import WARNINGS, restore
 
 PIPE = "-"
@@ -42,6 +42,7 @@ def backup(
                 sys.stdout.buffer.flush()
             else:
                 done = _to_file(settings, database, file, job_files=job_files)
+            note_backup(database, done)
     except BackupUnusable as refusal:
         fail(str(refusal), Exit.FAILED)
         raise AssertionError from refusal  # fail() leaves

@@ -176,7 +176,8 @@ def read(
 @log_commands.command()
 def cosign() -> None:
     """Ask the witnesses (ZETADP_WITNESSES) to sign the log's present head; on the service's machine."""
-    from zetadp.app.worker.witnessing import WitnessesUnreadable, kept_and_witnessed
+    from zetadp.app.certificates.log.cosignatures import WitnessesUnreadable
+    from zetadp.app.worker.witnessing import kept_and_witnessed
 
     with _operating() as (settings, database, _):
         try:

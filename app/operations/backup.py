@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, final
 
@@ -36,12 +37,13 @@ from zetadp.app.operations.archive import (
 from zetadp.app.operations.objects import LOCAL, add_objects
 from zetadp.app.storage.opening import storage_of
 from zetadp.app.tables.ledgers import LedgerEntryRow, LedgerRow
+from zetadp.app.tables.operations import BackupRow
 from zetadp.mechanisms.base import Value
 from zetadp.trainer.request import NOISE_KEY
 from zetadp.version import VERSION
 
-NOT_KEPT = frozenset({"executors", "housekeeping", "job_turns", "launches"})
-"""Tables of the current processes: leases, when a round is due, whose turn it is, and what clusters were asked for."""
+NOT_KEPT = frozenset({"backups", "executors", "housekeeping", "job_turns", "launches"})
+"""Tables of this service alone: its backups, leases, when a round is due, whose turn it is, and what clusters were asked for."""
 DATABASES = ("zetadp.sqlite", "queue.sqlite")
 """Ours is in the backup as rows. The queue's holds only calls that wake idle workers, which also look for jobs themselves."""
 UNFINISHED = (".draft-", ".new-", ".part", ".new", ".lock")
@@ -52,8 +54,9 @@ ROWS_AT_ONCE = 500
 
 @final
 class BackedUp(Value):
-    """What a backup holds."""
+    """What a backup holds. ``made``: when it began."""
 
+    made: datetime
     rows: int
     files: int
     ledgers: tuple[LedgerEnd, ...]
@@ -88,7 +91,13 @@ def back_up(settings: Settings, database: Database, out: IO[bytes], *, job_files
                 members=archive.members,
             )
         )
-    return BackedUp(rows=sum(table.rows for table in tables), files=count, ledgers=ledgers)
+    return BackedUp(made=made, rows=sum(table.rows for table in tables), files=count, ledgers=ledgers)
+
+
+def note_backup(database: Database, done: BackedUp) -> None:
+    """Remember that this backup was written whole, for operators: nobody knows whether it is kept, or can be restored."""
+    with database.writing() as session:
+        session.merge(BackupRow(made=done.made))
 
 
 def _tables() -> list[Table]:

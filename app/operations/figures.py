@@ -16,15 +16,19 @@ from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
 
 from zetadp.app.access.audit_log import AuditLog
+from zetadp.app.certificates.log import journal
+from zetadp.app.certificates.log.cosignatures import WitnessesUnreadable, signatures, witnesses_in
 from zetadp.app.jobs.leases import database_time, is_alive
 from zetadp.app.kit.database import UNAVAILABLE, Database, now
 from zetadp.app.kit.disk import disk
 from zetadp.app.kit.settings import Settings
 from zetadp.app.ledgers.states import LedgerState
+from zetadp.app.tables.certificate_log import LogHeadRow
 from zetadp.app.tables.certificates import CertificateRow
 from zetadp.app.tables.job_states import HELD_STATES, UNFINISHED_STATES, JobState
 from zetadp.app.tables.jobs import DeliveryRow, ExecutorRow, JobEventRow, JobRow
 from zetadp.app.tables.ledgers import LedgerEntryRow, LedgerRow
+from zetadp.app.tables.operations import BackupRow
 
 KEPT_SECONDS = 5.0
 NOT_CERTIFIED = ("no certificate is issued%", "%nothing is certified%")
@@ -67,7 +71,8 @@ class Figures(Collector):
             self._database.check()
             seconds = time.monotonic() - begun
             with self._database.reading() as session:
-                found += [*_jobs(session), *_workers(session), *_others(session)]
+                found += [*_jobs(session), *_workers(session), *_others(session), *_kept_elsewhere(session)]
+                found += self._witnesses()
         except UNAVAILABLE as error:
             _log.warning("database_unavailable", error=type(error).__name__)
             return [*found, _gauge("zetadp_database_up", "Whether the database answers.", 0)]
@@ -76,6 +81,14 @@ class Figures(Collector):
             _gauge("zetadp_database_up", "Whether the database answers.", 1),
             _gauge("zetadp_database_seconds", "Time of the simplest database query.", seconds),
         ]
+
+    def _witnesses(self) -> list[Metric]:
+        try:
+            asked = len(witnesses_in(self._settings.witnesses))
+        except WitnessesUnreadable as error:
+            _log.warning("witnesses_unreadable", reason=str(error))
+            return []
+        return [_gauge("zetadp_log_witnesses", "Witnesses that are asked to sign the log of certificates.", asked)]
 
 
 def _jobs(session: Session) -> list[Metric]:
@@ -132,6 +145,25 @@ def _others(session: Session) -> list[Metric]:
         _gauge("zetadp_certificates", "Certificates issued.", _count(session, select(CertificateRow))),
         _gauge("zetadp_certificates_refused", "Jobs that failed because nothing could be certified.", session.scalar(refused) or 0),
     ]
+
+
+def _kept_elsewhere(session: Session) -> list[Metric]:
+    """What others keep of this service: backups, and witnesses the heads of its log."""
+    backup = session.scalar(select(func.max(BackupRow.made)))
+    head = session.scalar(select(LogHeadRow).order_by(LogHeadRow.size.desc()).limit(1))
+    return [
+        _gauge("zetadp_backup_timestamp_seconds", "When the last backup was made, since 1970; 0 if none is known.", _moment(backup)),
+        _gauge("zetadp_log_entries", "Entries of the log of certificates.", journal.size_of(session)),
+        _gauge(
+            "zetadp_log_head_entries", "Entries under the log's newest head that was signed and kept.", 0 if head is None else head.size
+        ),
+        _gauge("zetadp_log_head_timestamp_seconds", "When that head was signed, since 1970; 0 if none was.", _moment(head and head.time)),
+        _gauge("zetadp_log_head_witnesses", "Witnesses that signed that head.", 0 if head is None else signatures(head.checkpoint) - 1),
+    ]
+
+
+def _moment(time: datetime | None) -> float:
+    return 0.0 if time is None else time.timestamp()
 
 
 def _count(session: Session, rows: Select[Any]) -> int:

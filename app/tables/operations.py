@@ -1,4 +1,4 @@
-r"""The tables of housekeeping: what left the audit log, and when the next round is due."""
+r"""The tables of operations: what left the audit log, when the next round of housekeeping is due, and when backups were written."""
 
 from __future__ import annotations
 
@@ -20,6 +20,15 @@ class AuditDeletionRow(Base):
     number: Mapped[int] = mapped_column(BigInteger().with_variant(Integer(), "sqlite"), primary_key=True, autoincrement=True)
     time: Mapped[datetime] = mapped_column(UtcTime())
     before: Mapped[datetime] = mapped_column(UtcTime())
+
+
+@final
+class BackupRow(Base):
+    """A backup that was written whole: when it began, as of when it has the database. No backup has this row."""
+
+    __tablename__ = "backups"
+
+    made: Mapped[datetime] = mapped_column(UtcTime(), primary_key=True)
 
 
 @final

@@ -29,6 +29,7 @@ from zetadp.app.certificates.issuing.issue import data_manifest_of, spec_file
 from zetadp.app.certificates.log import journal
 from zetadp.app.certificates.log.beacons import beacon_of
 from zetadp.app.certificates.log.checkpoint import LogHead
+from zetadp.app.certificates.log.cosignatures import WitnessesUnreadable, signatures
 from zetadp.app.certificates.log.entries import PLAN, plan_digest, plan_entry
 from zetadp.app.certificates.log.service import head_of
 from zetadp.app.certificates.log.time_stamps import CONTENT_TYPE, StampRefused, accept_answer, of_different_signers, stamp_request
@@ -45,7 +46,7 @@ from zetadp.app.storage.opening import storage_of
 from zetadp.app.tables.certificate_log import AnnouncedPlanRow, AnnouncedSetRow
 from zetadp.app.tables.certificates import CertificateRow
 from zetadp.app.tables.jobs import JobEventRow, JobRow
-from zetadp.app.worker.witnessing import WitnessesUnreadable, keep_head, signatures, witnessed
+from zetadp.app.worker.witnessing import keep_head, witnessed
 from zetadp.mechanisms import RandomOrigin, TimeLimitReached
 from zetadp.mechanisms.base import Value
 from zetadp.mechanisms.errors import PrivacyError

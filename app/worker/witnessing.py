@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import final
 
 import structlog
@@ -17,9 +16,9 @@ from httpx2 import Client, HTTPError, InvalidURL
 from sqlalchemy.orm import Session
 
 from zetadp.app.certificates.log import journal
-from zetadp.app.certificates.log.checkpoint import ORIGIN, LogHead, sign_checkpoint
-from zetadp.app.certificates.log.cosignatures import cosignatures_on
-from zetadp.app.certificates.log.notes import COSIGNATURE, MOST_SIGNATURES, Note, NoteKey, NoteRefused
+from zetadp.app.certificates.log.checkpoint import LogHead, sign_checkpoint
+from zetadp.app.certificates.log.cosignatures import Asked, cosignatures_on, witnesses_in
+from zetadp.app.certificates.log.notes import MOST_SIGNATURES, Note, NoteRefused
 from zetadp.app.certificates.log.service import head_of
 from zetadp.app.certificates.log.time_stamps import of_different_signers
 from zetadp.app.certificates.log.witness import add_request
@@ -39,19 +38,6 @@ Proving = Callable[[int, int], list[bytes]]
 """From the first size to the second: the hashes that prove that the log only grew."""
 
 
-class WitnessesUnreadable(Exception):
-    """The file of witnesses holds something else."""
-
-
-@final
-@dataclass(frozen=True)
-class Asked:
-    """A witness: where it answers, and the key that it signs with."""
-
-    address: str
-    key: NoteKey
-
-
 @final
 @dataclass(frozen=True)
 class Witnessed:
@@ -64,33 +50,6 @@ class Witnessed:
 
 _signed_last: dict[tuple[bytes, str], int] = {}
 """By witness and log the size that it signed last, as far as this process knows: saves a question."""
-
-
-def witnesses_in(path: Path | None) -> list[Asked]:
-    """The witnesses in a file of lines with an address and a key. Raises WitnessesUnreadable."""
-    if path is None:
-        return []
-    try:
-        lines = [line.split() for line in path.read_text().splitlines() if line.strip() and not line.startswith("#")]
-        asked = [Asked(address.rstrip("/"), NoteKey.read(key)) for address, key in lines]
-        _check_witnesses([one.key for one in asked])
-    except (OSError, ValueError, NoteRefused) as error:
-        raise WitnessesUnreadable(f"{path}: expected lines with a witness's address and its key: {error}") from error
-    return asked
-
-
-def _check_witnesses(keys: list[NoteKey]) -> None:
-    """Raises ValueError unless each may count for one."""
-    strangers = [key.name for key in keys if key.kind != COSIGNATURE]
-    if strangers:
-        raise ValueError(f"the key of {strangers[0]} is a log's, not a witness's")
-    named_like_logs = [key.name for key in keys if key.name.startswith(ORIGIN)]
-    if named_like_logs:  # of a head's signatures the log's own is known by its name, of which there may be one
-        raise ValueError(f"the witness {named_like_logs[0]} is named like a log of certificates")
-    if len({key.raw for key in keys}) != len(keys):
-        raise ValueError("two lines have the same key")
-    if len(keys) >= MOST_SIGNATURES:
-        raise ValueError(f"there are at most {MOST_SIGNATURES - 1} witnesses, got {len(keys)}")
 
 
 def witnessed(settings: Settings, reading: Callable[[Callable[[Session], LogHead]], LogHead], proof: Proving) -> Witnessed:
@@ -196,8 +155,3 @@ def _with_more(before: str, signed: str) -> str:
     known, more = Note.read(before).signatures, Note.read(signed).signatures[1:]
     fresh = [one for one in more if (one.name, one.key_id) not in [(other.name, other.key_id) for other in known]]
     return before + "".join(one.line for one in fresh[: MOST_SIGNATURES - len(known)])
-
-
-def signatures(checkpoint: str) -> int:
-    """How many a checkpoint has."""
-    return len(Note.read(checkpoint).signatures)

@@ -20,7 +20,7 @@ from zetadp.app.certificates.facts.report import Status
 from zetadp.app.certificates.issuing.issue import CertificateInput
 from zetadp.app.certificates.log import journal
 from zetadp.app.certificates.log.checkpoint import ORIGIN, sign_checkpoint
-from zetadp.app.certificates.log.cosignatures import cosign, witness_key
+from zetadp.app.certificates.log.cosignatures import WitnessesUnreadable, cosign, witness_key, witnesses_in
 from zetadp.app.certificates.log.evidence import Evidence
 from zetadp.app.certificates.log.merkle_proofs import Proofs, encode
 from zetadp.app.certificates.log.notes import ED25519, Note, NoteKey
@@ -36,7 +36,7 @@ from zetadp.app.kit.settings import Settings
 from zetadp.app.tables.certificate_log import LogHeadRow
 from zetadp.app.worker import announcing, witnessing
 from zetadp.app.worker.announcing import have_witnessed, stamped
-from zetadp.app.worker.witnessing import Witnessed, WitnessesUnreadable, keep_head, witnesses_in
+from zetadp.app.worker.witnessing import Witnessed, keep_head
 
 BASE = {"name": "test", "unit": ("record",), "adjacency": ("add_remove",), "largest_epsilon": "100", "largest_delta": "0.1"}
 

@@ -8,6 +8,7 @@ import json
 import tarfile
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from zetadp.app.operations.restore import Restored, restore
 from zetadp.app.storage.opening import storage_of
 from zetadp.app.tables.access import AuditRow
 from zetadp.app.tables.jobs import ExecutorRow, JobRow
+from zetadp.app.tables.operations import BackupRow
 from zetadp.trainer.request import NOISE_KEY
 
 DEFINITION = definition(RdpBudget(orders=(8.0,), values=(9.0,))).model_dump(mode="json")
@@ -278,6 +280,14 @@ def test_ledger_that_was_changed_is_not_restored(tmp_path: Path) -> None:
         restored(saved(of), settings(tmp_path / "there"))
 
 
+def made_backups(of: Settings) -> list[datetime]:
+    database = Database(of)
+    with database.reading() as session:
+        found = list(session.scalars(select(BackupRow.made)))
+    database.close()
+    return found
+
+
 def test_commands_make_one_private_file_and_say_what_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of = settings(tmp_path / "here")
     with serving(of) as client:
@@ -288,7 +298,10 @@ def test_commands_make_one_private_file_and_say_what_is_forgotten(tmp_path: Path
     assert made.exit_code == 0, made.output
     assert "keep it encrypted" in made.output
     assert file.stat().st_mode & 0o777 == 0o600
+    # Operators are told when it was made; one that isn't written whole isn't remembered.
+    assert len(made_backups(of)) == 1
     again = CliRunner().invoke(app, ["backup", str(file)])
+    assert len(made_backups(of)) == 1
     assert (again.exit_code, "isn't there yet" in again.output) == (1, True)
     done = CliRunner().invoke(app, ["restore", str(file), "--into", str(tmp_path / "there")])
     assert done.exit_code == 0, done.output

@@ -80,6 +80,11 @@ def test_figures_are_those_of_the_service(of: Settings) -> None:
         assert found["zetadp_ledgers", (("state", "open"),)] == 1
         assert found["zetadp_problems_total", (("type", "budget-exceeded"),)] == 1
         assert found["zetadp_certificates", ()] == 1
+        assert found["zetadp_backup_timestamp_seconds", ()] == 0
+        assert found["zetadp_log_entries", ()] == 2  # the plan and its certificate
+        assert found["zetadp_log_head_entries", ()] > 0
+        assert now().timestamp() - 600 < found["zetadp_log_head_timestamp_seconds", ()] <= now().timestamp()
+        assert (found["zetadp_log_head_witnesses", ()], found["zetadp_log_witnesses", ()]) == (0, 0)
         assert found["zetadp_database_up", ()] == 1
         assert found["zetadp_disk_free_bytes", ()] > 0
         route = (("method", "POST"), ("route", "/v1/ledgers/{ledger_id}/reservations"))

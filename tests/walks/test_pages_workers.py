@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,7 @@ def test_the_operators_verdict_is_of_everything_below_it(failing: int, verdict: 
     page.route("**/metrics", lambda route: route.fulfill(content_type="text/plain", body=METRICS.format(failing=failing)))
     page.goto(f"{service.address}/operations")
     page.locator("#verdict", has_text=verdict).wait_for()
+    assert "none was recorded" not in page.inner_text("#figures")  # it isn't said whether there was one
     page.unroute_all()
     page.route("**/metrics", lambda route: route.fulfill(status=500, body=""))
     page.reload()
@@ -93,4 +95,38 @@ def test_an_operators_answer_that_comes_after_a_later_one_is_not_shown(window: A
         early.fulfill(content_type="text/plain", body=METRICS.format(failing=2))
     page.evaluate("new Promise((done) => setTimeout(done, 50))")
     assert page.inner_text("#verdict") == "All checks pass, and no figure needs attention."
+    page.close()
+
+
+ELSEWHERE = """zetadp_backup_timestamp_seconds {backup}
+zetadp_log_entries 12
+zetadp_log_head_entries 11
+zetadp_log_head_timestamp_seconds 1700000000
+zetadp_log_head_witnesses {signed}
+zetadp_log_witnesses {asked}
+"""
+
+
+@pytest.mark.parametrize(
+    ("signed", "asked", "words", "verdict"),
+    [
+        (2, 2, "2 of 2 witnesses signed its head of 11 entries", "All checks pass"),
+        (1, 2, "1 of 2 witnesses", "Look at: log of certificates"),
+    ],
+)
+def test_operators_see_the_last_backup_and_what_witnesses_signed(
+    signed: int, asked: int, words: str, verdict: str, window: Any, service: Service, key: str
+) -> None:
+    page = window.new_page()
+    give_key(page, service.address, key)
+    page.route("**/readyz", lambda route: route.fulfill(json={"checks": [{"name": "database", "ok": True, "needed": True, "detail": ""}]}))
+    page.route("**/v1/hardware", lambda route: route.fulfill(json={"workers": []}))
+    text = METRICS.format(failing=0) + ELSEWHERE.format(backup=1_700_000_000, signed=signed, asked=asked)
+    page.route("**/metrics", lambda route: route.fulfill(content_type="text/plain", body=text))
+    page.goto(f"{service.address}/operations")
+    page.locator("#verdict", has_text=verdict).wait_for()
+    assert words in page.inner_text("#figures")
+    assert re.search(r"\d+ days ago", page.inner_text("#figures"))
+    # The head as everybody gets it, with its signatures.
+    assert "\u2014 " in page.inner_text("#checkpoint")
     page.close()

@@ -10,11 +10,13 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from zetadp.app.certificates.log.notes import COSIGNATURE, Note, NoteKey, NoteRefused, NoteSignature
+from zetadp.app.certificates.log.checkpoint import ORIGIN
+from zetadp.app.certificates.log.notes import COSIGNATURE, MOST_SIGNATURES, Note, NoteKey, NoteRefused, NoteSignature
 
 _TIME = struct.Struct(">Q")
 LATEST = 253_402_300_799
@@ -63,3 +65,48 @@ def cosignatures_on(note: Note, witnesses: Sequence[NoteKey]) -> list[Cosignatur
 
 def _signed(text: str, seconds: int) -> bytes:
     return f"cosignature/v1\ntime {seconds}\n{text}".encode()
+
+
+class WitnessesUnreadable(Exception):
+    """The file of witnesses holds something else."""
+
+
+@final
+@dataclass(frozen=True)
+class Asked:
+    """A witness: where it answers, and the key that it signs with."""
+
+    address: str
+    key: NoteKey
+
+
+def witnesses_in(path: Path | None) -> list[Asked]:
+    """The witnesses in a file of lines with an address and a key. Raises WitnessesUnreadable."""
+    if path is None:
+        return []
+    try:
+        lines = [line.split() for line in path.read_text().splitlines() if line.strip() and not line.startswith("#")]
+        asked = [Asked(address.rstrip("/"), NoteKey.read(key)) for address, key in lines]
+        _check_witnesses([one.key for one in asked])
+    except (OSError, ValueError, NoteRefused) as error:
+        raise WitnessesUnreadable(f"{path}: expected lines with a witness's address and its key: {error}") from error
+    return asked
+
+
+def _check_witnesses(keys: list[NoteKey]) -> None:
+    """Raises ValueError unless each may count for one."""
+    strangers = [key.name for key in keys if key.kind != COSIGNATURE]
+    if strangers:
+        raise ValueError(f"the key of {strangers[0]} is a log's, not a witness's")
+    named_like_logs = [key.name for key in keys if key.name.startswith(ORIGIN)]
+    if named_like_logs:  # of a head's signatures the log's own is known by its name, of which there may be one
+        raise ValueError(f"the witness {named_like_logs[0]} is named like a log of certificates")
+    if len({key.raw for key in keys}) != len(keys):
+        raise ValueError("two lines have the same key")
+    if len(keys) >= MOST_SIGNATURES:
+        raise ValueError(f"there are at most {MOST_SIGNATURES - 1} witnesses, got {len(keys)}")
+
+
+def signatures(checkpoint: str) -> int:
+    """How many a checkpoint has."""
+    return len(Note.read(checkpoint).signatures)

@@ -11,10 +11,15 @@ from zetadp.app.migrations.growing import refuse_changes
 revision = "0001"
 down_revision = branch_labels = depends_on = None
 
+OF_A_JOB = sa.text("job_id IS NOT NULL")
+
 
 def upgrade() -> None:
     """Create everything, with an empty log of certificates. There is nothing before it to go back to."""
     _create_tables()
+    op.create_table(
+        "backups", sa.Column("made", sa.DateTime(timezone=True), nullable=False), sa.PrimaryKeyConstraint("made", name="pk_backups")
+    )
     op.execute("INSERT INTO certificate_log (id, size) VALUES (1, 0)")
     refuse_changes()
 
@@ -296,12 +301,7 @@ def _create_tables() -> None:
         sa.UniqueConstraint("ledger_id", "reservation_id", "settles", name="uq_ledger_entries_ledger_id_reservation_id_settles"),
     )
     op.create_index(
-        "ix_ledger_entries_job_id",
-        "ledger_entries",
-        ["job_id"],
-        unique=False,
-        sqlite_where=sa.text("job_id IS NOT NULL"),
-        postgresql_where=sa.text("job_id IS NOT NULL"),
+        "ix_ledger_entries_job_id", "ledger_entries", ["job_id"], unique=False, sqlite_where=OF_A_JOB, postgresql_where=OF_A_JOB
     )
     op.create_index(
         "ix_ledger_entries_ledger_id_idempotency_key",

@@ -18,22 +18,35 @@ function sum(found, name, label = "") {
 function duration(seconds) {
   if (Number.isNaN(seconds)) return "an unknown time";
   if (seconds < 120) return `${figure(seconds, 2)} s`;
+  if (seconds >= 2 * 86_400) return `${Math.floor(seconds / 86_400)} days`;
   return seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${figure(seconds / 3600, 3)} h`;
 }
 
 const count = (value) => (Number.isNaN(value) ? "unknown" : value.toLocaleString("en"));
 const gib = (bytes) => (Number.isNaN(bytes) ? "unknown" : `${bound(bytes / 2 ** 30, { digits: 3, down: true })} GiB`);
 
+const age = (seconds) => Math.max(0, Date.now() / 1000 - seconds);
+
+/** What witnesses say of the log's head. */
+function witnessed(of) {
+  const [asked, signed, size] = [of("log_witnesses"), of("log_head_witnesses"), of("log_head_entries")];
+  if (!(asked > 0)) return Number.isNaN(asked) ? "witnesses unknown" : "no witnesses are configured";
+  return size > 0 ? `${signed} of ${asked} witnesses signed its head of ${count(size)} entries, ${duration(age(of("log_head_timestamp_seconds")))} ago` : `no head was signed by any of ${asked} witnesses yet`;
+}
+
 /** Each card: its name, its figure, what else there is to say, and whether it needs attention. */
 function cards(found) {
   const of = (name, label) => sum(found, `zetadp_${name}`, label);
   const [free, all] = [of("disk_free_bytes"), of("disk_bytes")];
+  const [backup, asked] = [of("backup_timestamp_seconds"), of("log_witnesses")];
   return [
     ["Waiting jobs", count(of("queue_depth")), of("queue_depth") > 0 ? `the oldest for ${duration(of("queue_oldest_seconds"))}` : "nothing waits", false],
     ["Running jobs", count(of("jobs_in_hand")), `${count(of("unfinished_worker_deaths"))} worker deaths in unfinished jobs`, !(of("unfinished_worker_deaths") === 0)],
     ["Free disk", gib(free), `of ${gib(all)}`, !(free >= SCARCE * all)],
-    ["Certificates", count(of("certificates")), `${count(of("certificates_refused"))} refused; the log's head is under Verify`, false],
+    ["Certificates", count(of("certificates")), `${count(of("certificates_refused"))} refused`, false],
     ["Budgets", count(of("ledgers")), `${count(of("reservations_open"))} open reservations`, false],
+    ["Last backup", backup === 0 ? "none" : Number.isNaN(backup) ? "unknown" : `${duration(age(backup))} ago`, backup > 0 ? `as of ${moment(1000 * backup)}; only restoring it shows that it works` : backup === 0 ? "none was recorded" : "", false],
+    ["Log of certificates", `${count(of("log_entries"))} entries`, witnessed(of), asked > 0 && !(of("log_head_witnesses") >= asked)],
     ["Webhooks waiting", count(of("webhooks_waiting")), `${count(of("webhooks_failing"))} fail`, !(of("webhooks_failing") === 0)],
   ];
 }
@@ -86,8 +99,9 @@ async function look() {
   turn += 1;
   const mine = turn;
   try {
-    const [ready, hardware, metrics] = [await readiness(), await api("/v1/hardware"), await (await request("/metrics")).text()];
+    const [ready, hardware, metrics, head] = [await readiness(), await api("/v1/hardware"), await (await request("/metrics")).text(), await (await request("/v1/log/checkpoint")).text()];
     if (mine !== turn) return;
+    byId("checkpoint").textContent = head;
     const wrong = [...showChecks(ready), ...showWorkers(hardware), ...showFigures(samples(metrics))];
     byId("verdict").textContent = wrong.length ? `Look at: ${wrong.join(", ")}.` : "All checks pass, and no figure needs attention.";
     byId("trouble").replaceChildren();
