@@ -50,6 +50,7 @@ def entry_of(of: Recipe) -> RecipeEntry:
         printed_results=of.printed_results,
         printed_epsilons=of.printed_epsilons,
         declared=of.declared,
+        measured=of.measured,
         proven=proven,
         no_guarantee=no_guarantee,
         proven_as_printed=_proven_as_printed(of.name),

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from zetadp.mechanisms.base import Count, Extended, OpenProbability, Positive, PrivacyUnit, Probability, Value
 from zetadp.mechanisms.errata import Paper
-from zetadp.trainer.recipes import DeclaredData, PrintedEpsilon, PrintedResult
+from zetadp.trainer.recipes import DeclaredData, MeasuredResult, PrintedEpsilon, PrintedResult
 
 
 @final
@@ -56,6 +56,7 @@ class RecipeEntry(Value):
     r"""One recipe: what the paper did and printed, what is proven, and how this run differs.
 
     Attributes:
+      measured: what this recipe reached here, by epsilon; another data set may do better or worse.
       declared: sizes of the data set that the recipe is made for.
       proven: for this recipe's own run, from the plan's event for a data set of those sizes; a job is planned with the actual sizes.
         Null if the run guarantees nothing.
@@ -73,6 +74,7 @@ class RecipeEntry(Value):
     printed_results: tuple[PrintedResult, ...]
     printed_epsilons: tuple[PrintedEpsilon, ...]
     declared: DeclaredData
+    measured: tuple[MeasuredResult, ...]
     proven: ProvenEpsilon | None
     no_guarantee: str | None
     proven_as_printed: ProvenEpsilon | None

@@ -140,6 +140,20 @@ def test_what_an_epsilon_means_knows_how_many_units_a_recipe_trains_on(page: Any
     assert asked.value.post_data_json["units"] == declared["training_records"]
 
 
+def test_a_recipe_says_what_it_reached_near_the_chosen_epsilon_until_it_is_changed(page: Any, client: httpx2.Client) -> None:
+    measured = next(one for one in client.get("/v1/recipes").json() if one["name"] == "digits")["measured"]
+    near = {one["epsilon"]: one["mean"] for one in measured}
+    page.check("#recipes input[value=digits]")
+    typed(page, "epsilon", "1.5")
+    assert f"about {near[1.0]:.3g} to {near[2.0]:.3g}: what this recipe reached at epsilon 1 and 2" in page.inner_text("#reaches")
+    typed(page, "epsilon", "20")
+    assert f"about {near[8.0]:.3g}: what this recipe reached at epsilon 8, the nearest" in page.inner_text("#reaches")
+    job = written(page)
+    job["spec"]["steps"] += 1
+    page.fill("#body", json.dumps(job))
+    assert page.inner_text("#reaches") == ""
+
+
 @pytest.mark.slow
 def test_an_uploaded_data_set_is_chosen_by_its_name(page: Any, client: httpx2.Client, service: Service) -> None:
     made = client.post("/v1/data-sets", json=definition(upload(client).json()["id"], name="beats of ward 3")).json()

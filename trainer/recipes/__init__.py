@@ -29,7 +29,7 @@ from zetadp.trainer.recipes.obfuscation import (
     OBFUSCATION_DIGITS_SOUND,
 )
 from zetadp.trainer.recipes.phase_mnist_ours import PHASE_MNIST_FILTERS, PHASE_MNIST_LARGE_LOTS
-from zetadp.trainer.recipes.recipe import DeclaredData, PrintedEpsilon, PrintedResult, PrintedRun, Recipe
+from zetadp.trainer.recipes.recipe import DeclaredData, MeasuredResult, PrintedEpsilon, PrintedResult, PrintedRun, Recipe
 from zetadp.trainer.recipes.signals import ECG_CPSC, ECG_MITBIH, ECG_MITBIH_BEATS, SPEECH_COMMANDS
 from zetadp.trainer.recipes.spectral import (
     SPECTRAL_LENET_5,
@@ -91,4 +91,4 @@ def recipe(name: str) -> Recipe | None:
     return next((known for known in RECIPES if known.name == name), None)
 
 
-__all__ = ["DIGITS_DEMO", "RECIPES", "DeclaredData", "PrintedEpsilon", "PrintedResult", "PrintedRun", "Recipe", "recipe"]
+__all__ = ["DIGITS_DEMO", "RECIPES", "DeclaredData", "MeasuredResult", "PrintedEpsilon", "PrintedResult", "PrintedRun", "Recipe", "recipe"]

@@ -39,6 +39,23 @@ class PrintedResult(Value):
 
 
 @final
+class MeasuredResult(Value):
+    r"""What this recipe reached here, calibrated to an epsilon, on the held-out records of its own public data (``benchmarks.recipes``).
+
+    Attributes:
+      epsilon: the proven one.
+      metric: what was measured.
+      mean, deviation: of that over so many ``runs``, each with noise of its own.
+    """
+
+    epsilon: Positive
+    metric: MetricName
+    mean: float
+    deviation: Annotated[float, Field(ge=0.0)]
+    runs: Count
+
+
+@final
 class PrintedRun(Value):
     r"""The paper's own sampling, noise and steps, in the reading that is sound: Poisson samples, noise per real component, add or remove.
 
@@ -103,6 +120,7 @@ class Recipe(Value):
       spec: the body of a job; complete, every choice in it.
       hyper_parameters: the paper's, in words.
       printed_results, printed_epsilons: what the paper states; empty if it has no such experiment.
+      measured: what the recipe reached here, by epsilon from the smallest on; empty where nobody measured it.
       printed_run: the paper's run as an event, if its numbers allow one; it doesn't need the data set.
       declared: sizes of the data set that ``spec`` names.
       differences: what is done differently here, and why.
@@ -118,6 +136,7 @@ class Recipe(Value):
     hyper_parameters: Words
     printed_results: tuple[PrintedResult, ...] = ()
     printed_epsilons: tuple[PrintedEpsilon, ...] = ()
+    measured: tuple[MeasuredResult, ...] = ()
     printed_run: PrintedRun | None = None
     declared: DeclaredData
     differences: Annotated[tuple[Words, ...], Field(min_length=1)]

@@ -31,6 +31,8 @@ function reaches(one) {
   const guarantee = proven ? `epsilon ${bound(proven.epsilon)} at delta ${proven.delta} for each ${spelled(proven.unit)}, ${proven.steps ? `${proven.steps} steps` : algorithmName(one.algorithm)}` : "no guarantee: it shows why";
   const [printed] = one.printed_results;
   const [name, value] = printed ? Object.entries(printed.figures)[0] : [];
+  const best = one.measured.at(-1);
+  if (best) return ` ${guarantee}. Reached ${best.metric.replaceAll("_", " ")} ${figure(best.mean, 3)} at epsilon ${best.epsilon} here.`;
   return ` ${guarantee}${name ? `. Its paper prints ${name.replaceAll("_", " ")} ${figure(value)}` : ""}.`;
 }
 
@@ -60,6 +62,23 @@ export function showJob(job, units) {
   byId("delta-words").textContent = `At delta ${privacy.delta}, for one ${spelled(privacy.unit)}.`;
   outdate(byId("meaning"));
   meaning(privacy, units);
+}
+
+/**
+ * What a recipe may be expected to reach at an epsilon: what it reached at the nearest ones that were measured.
+ * @param {{epsilon: number, metric: string, mean: number, runs: number}[]} measured from the smallest epsilon on
+ * @param {unknown} epsilon
+ */
+export function expected(measured, epsilon) {
+  if (!measured.length || typeof epsilon !== "number") return "";
+  const below = measured.filter((one) => one.epsilon <= epsilon).at(-1);
+  const above = measured.find((one) => one.epsilon >= epsilon);
+  const near = [...new Set([below, above])].filter(Boolean);
+  const { metric, runs } = near[0];
+  const where = near.map((one) => one.epsilon).join(" and ");
+  const what = near.map((one) => figure(one.mean, 3)).join(" to ");
+  const only = below && above ? "" : ", the nearest that was measured";
+  return `Expect ${metric.replaceAll("_", " ")} of about ${what}: what this recipe reached at epsilon ${where}${only} (${runs} runs each, on its own data). Single runs differ.`;
 }
 
 /** Whether what a job has to guarantee says enough to be explained. */

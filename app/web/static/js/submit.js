@@ -4,7 +4,7 @@ import { Problem, api, bound, byId, el, key, later, refusal, request } from "./c
 import { algorithmName, privacyOf } from "./jobs-common.js";
 import { bar, limitWords, telling } from "./ledgers-common.js";
 import { NAMES, fill, parsed, say, write } from "./submit-fields.js";
-import { editGuarantee, showJob, showRecipes } from "./submit-guide.js";
+import { editGuarantee, expected, showJob, showRecipes } from "./submit-guide.js";
 import { watchWorkers } from "./workers.js";
 
 const place = byId("body");
@@ -67,12 +67,24 @@ function unitsOf(job) {
   return unit === facts.user_unit ? facts.users : null;
 }
 
+/** All of a training but how private it has to be: two that agree in it are the same recipe at two epsilons. */
+const butEpsilon = ({ spec }) => JSON.stringify({ ...spec, privacy: { ...spec.privacy, epsilon: null } });
+
+/** What the recipe that is filled in reached by epsilon; nothing once it was changed. */
+const measuredOf = (job) => (taken !== null && job !== null && butEpsilon(job) === taken.asked ? taken.measured : []);
+
+/** Shows the job that stands in the JSON. */
+function show(job) {
+  showJob(job, job && unitsOf(job));
+  byId("reaches").textContent = expected(measuredOf(job), privacyOf(job)?.epsilon);
+}
+
 /** The fields from the JSON; they wait while it can't be read. */
 function reread() {
   const job = parsed(place.value);
   for (const name of ["beside", "beside-data", "beside-guarantee"]) byId(name).disabled = job === null;
   if (job !== null) fill(job);
-  showJob(job, job && unitsOf(job));
+  show(job);
   cost();
 }
 
@@ -97,7 +109,8 @@ const take = (name) =>
     const body = await api(`/v1/recipes/${encodeURIComponent(name)}`);
     if (document.querySelector("#recipes input:checked")?.value !== name) return;
     byId("algorithm").value = "";
-    taken = { data: JSON.stringify(body.spec.data), declared: found.recipes.find((one) => one.name === name)?.declared };
+    const of = found.recipes.find((one) => one.name === name);
+    taken = { data: JSON.stringify(body.spec.data), declared: of?.declared, asked: butEpsilon(body), measured: of?.measured || [] };
     put(body, "This recipe is filled in below.");
   });
 
@@ -106,7 +119,7 @@ editGuarantee((change) => {
   if (job === null) return;
   change(job);
   place.value = JSON.stringify(job, null, 2);
-  showJob(job, job && unitsOf(job));
+  show(job);
   cost();
 });
 
@@ -121,7 +134,7 @@ for (const name of NAMES) {
     if (job === null || !write(name, job)) return;
     place.value = JSON.stringify(job, null, 2);
     if (name === "ledger" || name === "data-set") {
-      showJob(job, job && unitsOf(job));
+      show(job);
       cost();
     }
   });
