@@ -11,6 +11,7 @@ from zetadp.app.jobs.resources import HIGHEST_PRIORITY, LONGEST_TIMEOUT
 from zetadp.app.submissions.router import ALGORITHM_NAMES, ID_PATTERN
 from zetadp.app.tables.job_states import JobState
 from zetadp.app.web.rendering import page
+from zetadp.trainer.data.formats import FORMATS
 
 router = APIRouter()
 
@@ -32,7 +33,15 @@ def list_jobs() -> HTMLResponse:
 def new_job() -> HTMLResponse:
     """The form for a new job."""
     hours = f"{LONGEST_TIMEOUT / 3600.0:.0f}"
-    return page("submit.html", "New job", current="/jobs", modules=("core.js", "submit.js"), priority=HIGHEST_PRIORITY, hours=hours)
+    return page(
+        "submit.html",
+        "New job",
+        current="/jobs",
+        modules=("core.js", "submit.js"),
+        priority=HIGHEST_PRIORITY,
+        hours=hours,
+        formats=tuple(FORMATS),
+    )
 
 
 @router.get("/jobs/compare", response_class=HTMLResponse)

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from tests.app.jobs_harness import spec
-from tests.app.uploads_harness import definition, upload
+from tests.app.uploads_harness import definition, npz, upload
 from tests.selection import chosen
 from tests.walks.pages import Complaints, Service, give_key
 from tests.walks.test_pages import unfold
@@ -163,6 +163,45 @@ def test_an_uploaded_data_set_is_chosen_by_its_name(page: Any, client: httpx2.Cl
     page.fill("#body", json.dumps({"spec": spec()}))
     page.select_option("#data-set", made["id"])
     assert written(page)["spec"]["data"] == {"kind": "uploaded", "data_set": made["id"]}
+
+
+def test_a_file_is_uploaded_looked_into_and_made_a_data_set(page: Any, client: httpx2.Client) -> None:
+    page.click("#uploading > summary")
+    page.set_input_files("#upload-file", {"name": "beats.npz", "mimeType": "application/octet-stream", "buffer": npz()})
+    assert page.input_value("#upload-format") == "npz"
+    page.click("#upload-send")
+    page.locator("#upload-arrays tr", has_text="x").first.wait_for()
+    rows = {row.locator("th").inner_text(): row.locator("td").all_inner_texts() for row in page.locator("#upload-arrays tbody tr").all()}
+    assert rows["x"] == ["60 \u00d7 4", "complex64"]
+    assert rows["y"] == ["60", "int64"]
+    page.select_option("#set-features", "x")
+    page.select_option("#set-labels", "y")
+    page.fill("#set-unit", "beat")
+    page.press("#set-unit", "Enter")  # which must not send the training
+    page.locator("#set-name-problem", has_text="Say what it is").wait_for()
+    page.fill("#set-name", "beats of ward 4")
+    page.fill("#set-classes", "1")
+    page.click("#set-send")
+    page.locator("#set-classes-problem:not(:empty)").wait_for()
+    page.fill("#set-classes", "2")
+    page.press("#set-classes", "Enter")
+    page.locator("#set-made", has_text="It is chosen above.").wait_for()
+    made = client.get("/v1/data-sets").json()["data_sets"][0]
+    assert (made["definition"]["name"], made["facts"]["classes"], made["facts"]["unit"]) == ("beats of ward 4", 2, "beat")
+    facts = made["facts"]
+    words = f"{facts['training_records']} records to train on and {facts['test_records']} held out; one beat is 4 complex numbers"
+    assert page.inner_text("#data-facts") == f"{words}, in one of 2 classes."
+    spec = written(page)["spec"]
+    assert (spec["data"], spec["privacy"]["unit"]) == ({"kind": "uploaded", "data_set": made["id"]}, "beat")
+    assert page.url.endswith("/jobs/new")
+
+
+def test_a_file_that_is_none_of_its_format_says_so_at_once(page: Any) -> None:
+    page.click("#uploading > summary")
+    page.set_input_files("#upload-file", {"name": "beats.npz", "mimeType": "application/octet-stream", "buffer": b"nothing"})
+    page.click("#upload-send")
+    page.locator("#upload-trouble .notice, #upload-format-problem:not(:empty)").first.wait_for()
+    assert not page.is_visible("#upload-part")
 
 
 ABSURD = {

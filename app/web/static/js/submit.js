@@ -5,6 +5,7 @@ import { algorithmName, privacyOf } from "./jobs-common.js";
 import { bar, limitWords, telling } from "./ledgers-common.js";
 import { NAMES, fill, parsed, say, write } from "./submit-fields.js";
 import { editGuarantee, expected, showJob, showRecipes } from "./submit-guide.js";
+import { factsWords, offerUploads } from "./uploading.js";
 import { watchWorkers } from "./workers.js";
 
 const place = byId("body");
@@ -43,6 +44,8 @@ function options(id, made) {
   byId(id).value = made.some((one) => one.value === kept) ? kept : "";
 }
 
+const dataOption = (one) => el("option", { value: one.id }, `${one.definition.name}: ${one.facts.training_records.toLocaleString("en")} records to train on`);
+
 const load = () =>
   asked(async () => {
     const [recipes, algorithms, ledgers, dataSets] = await Promise.all([api("/v1/recipes"), api("/v1/algorithms"), own("/v1/ledgers?state=open&limit=200", "ledgers"), own("/v1/data-sets?limit=200", "data_sets")]);
@@ -51,7 +54,7 @@ const load = () =>
     showRecipes(recipes, take);
     options("algorithm", algorithms.map((one) => el("option", { value: one.name }, algorithmName(one.name))));
     options("ledger", fitting.map((one) => el("option", { value: one.id }, `${one.definition.name}: at most ${limitWords(one.definition.budget)}`)));
-    options("data-set", dataSets.filter((one) => one.state === "ready").map((one) => el("option", { value: one.id }, `${one.definition.name}: ${one.facts.training_records.toLocaleString("en")} records to train on`)));
+    options("data-set", dataSets.filter((one) => one.state === "ready").map(dataOption));
     byId("form").setAttribute("aria-busy", "false");
     reread();
   });
@@ -67,6 +70,13 @@ function unitsOf(job) {
   return unit === facts.user_unit ? facts.users : null;
 }
 
+/** A guarantee can only be about what the data are: where it names something else than the chosen data set, its rows. */
+function adopt(job) {
+  const facts = found.dataSets.find((one) => one.id === job.spec.data?.data_set)?.facts;
+  const privacy = privacyOf(job);
+  if (facts && privacy && ![facts.unit, facts.user_unit].includes(privacy.unit)) privacy.unit = facts.unit;
+}
+
 /** All of a training but how private it has to be: two that agree in it are the same recipe at two epsilons. */
 const butEpsilon = ({ spec }) => JSON.stringify({ ...spec, privacy: { ...spec.privacy, epsilon: null } });
 
@@ -76,6 +86,9 @@ const measuredOf = (job) => (taken !== null && job !== null && butEpsilon(job) =
 /** Shows the job that stands in the JSON. */
 function show(job) {
   showJob(job, job && unitsOf(job));
+  const data = job?.spec.data;
+  const own = data?.kind === "uploaded" ? found.dataSets.find((one) => one.id === data.data_set) : undefined;
+  byId("data-facts").textContent = own ? factsWords(own.facts) : "";
   byId("reaches").textContent = expected(measuredOf(job), privacyOf(job)?.epsilon);
 }
 
@@ -132,6 +145,7 @@ for (const name of NAMES) {
   byId(name).addEventListener("change", () => {
     const job = parsed(place.value);
     if (job === null || !write(name, job)) return;
+    if (name === "data-set") adopt(job);
     place.value = JSON.stringify(job, null, 2);
     if (name === "ledger" || name === "data-set") {
       show(job);
@@ -139,6 +153,15 @@ for (const name of NAMES) {
     }
   });
 }
+
+offerUploads((made) => {
+  found.dataSets.unshift(made);
+  byId("data-set").append(dataOption(made));
+  if (byId("beside-data").disabled) return false;
+  byId("data-set").value = made.id;
+  byId("data-set").dispatchEvent(new Event("change"));
+  return true;
+});
 
 // What it costs
 
