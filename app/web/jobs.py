@@ -2,6 +2,7 @@ r"""The pages of jobs: a list, a form, and one job followed live. They get all t
 
 from __future__ import annotations
 
+import json
 import re
 
 from fastapi import APIRouter
@@ -10,6 +11,7 @@ from fastapi.responses import HTMLResponse
 from zetadp.app.jobs.resources import HIGHEST_PRIORITY, LONGEST_TIMEOUT
 from zetadp.app.submissions.router import ALGORITHM_NAMES, ID_PATTERN
 from zetadp.app.tables.job_states import JobState
+from zetadp.app.web.layers import LAYERS
 from zetadp.app.web.rendering import page
 from zetadp.trainer.data.formats import FORMATS
 
@@ -41,6 +43,7 @@ def new_job() -> HTMLResponse:
         priority=HIGHEST_PRIORITY,
         hours=hours,
         formats=tuple(FORMATS),
+        layers=json.dumps(LAYERS),
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
+from pydantic import TypeAdapter
 
 from zetadp.accountants.attack_sentences import strengths_in_words
 from zetadp.app.calculators import catalogue
@@ -19,10 +20,12 @@ from zetadp.app.main import create_app
 from zetadp.app.papers.router import REPORTS
 from zetadp.app.web.declared_words import declared_words_of
 from zetadp.app.web.forms import fields_of
+from zetadp.app.web.layers import LAYERS
 from zetadp.app.web.live_forms import COMPARISONS, NOISE_SHAPE, form_of
 from zetadp.app.web.words import words_of
 from zetadp.mechanisms import Adjacency
 from zetadp.mechanisms.errata import ERRATA
+from zetadp.trainer.specs.models.layer_spec import LayerSpec
 
 SCRIPTS = Path(__file__).parents[2] / "app" / "web" / "static" / "js"
 MECHANISMS = catalogue.list_mechanisms()
@@ -177,6 +180,11 @@ def test_any_event_starts_from_one_of_each_kind(client: TestClient) -> None:
     examples = [json.loads(html.unescape(found)) for found in re.findall(r'<option value="([^"]+)">', page)]
     assert {one["kind"] for one in examples} == {one.kind for one in list_events()}
     assert {one["mechanism"]["kind"] for one in examples if one["kind"] == "release"} >= {one.kind for one in MECHANISMS if one.declared}
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda one: f"{one['kind']} {one.get('name', '')}")
+def test_a_layer_that_the_form_adds_is_one_and_says_everything(layer: dict[str, object]) -> None:
+    assert TypeAdapter(LayerSpec).validate_json(json.dumps(layer)).model_dump(mode="json") == layer
 
 
 def test_all_errata_are_on_the_page(client: TestClient) -> None:

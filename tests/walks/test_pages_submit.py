@@ -165,6 +165,41 @@ def test_an_uploaded_data_set_is_chosen_by_its_name(page: Any, client: httpx2.Cl
     assert written(page)["spec"]["data"] == {"kind": "uploaded", "data_set": made["id"]}
 
 
+NETWORK = {
+    "kind": "sequential",
+    "numbers": "complex",
+    "head": "magnitude",
+    "layers": [
+        {"kind": "linear", "outputs": 8, "bias": True},
+        {"kind": "activation", "name": "cardioid"},
+        {"kind": "linear", "outputs": 10},
+    ],
+}
+
+
+def test_layers_are_a_list_that_is_edited(page: Any) -> None:
+    page.fill("#body", json.dumps({"spec": spec(model=NETWORK), "runtime": RUNTIME}))
+    page.click("#layers-part > summary")
+    assert page.locator(".layers > li strong").all_inner_texts() == ["Linear", "Activation", "Linear"]
+    typed(page, "layer-0-outputs", "12")
+    typed(page, "layer-1-name", "modrelu")
+    page.select_option("#layer-kind", label="Layer norm")
+    page.click("#layers button:text-is('Add it at the end')")
+    page.click("[aria-label='Up layer 4, layer norm']")
+    page.click("[aria-label='Up layer 3, layer norm']")
+    page.click("[aria-label='Remove layer 3, activation']")
+    layers = written(page)["spec"]["model"]["layers"]
+    assert layers == [{"kind": "linear", "outputs": 12, "bias": True}, {"kind": "layer_norm"}, {"kind": "linear", "outputs": 10}]
+    typed(page, "layer-0-outputs", "many")
+    assert page.get_attribute("#layer-0-outputs", "aria-invalid") == "true"
+    assert written(page)["spec"]["model"]["layers"] == layers
+    typed(page, "layer-0-outputs", "8")
+    page.fill("#body", json.dumps({"spec": spec(), "runtime": RUNTIME}))  # a model without layers has its widths
+    typed(page, "model-hidden", "8, 4")
+    assert written(page)["spec"]["model"]["hidden"] == [8, 4]
+    assert page.complaints.lines == []
+
+
 def test_a_file_is_uploaded_looked_into_and_made_a_data_set(page: Any, client: httpx2.Client) -> None:
     page.click("#uploading > summary")
     page.set_input_files("#upload-file", {"name": "beats.npz", "mimeType": "application/octet-stream", "buffer": npz()})

@@ -5,6 +5,7 @@ import { algorithmName, privacyOf } from "./jobs-common.js";
 import { bar, limitWords, telling } from "./ledgers-common.js";
 import { NAMES, fill, parsed, say, write } from "./submit-fields.js";
 import { editGuarantee, expected, showJob, showRecipes } from "./submit-guide.js";
+import { showModel } from "./submit-layers.js";
 import { factsWords, offerUploads } from "./uploading.js";
 import { watchWorkers } from "./workers.js";
 
@@ -89,6 +90,7 @@ function show(job) {
   const data = job?.spec.data;
   const own = data?.kind === "uploaded" ? found.dataSets.find((one) => one.id === data.data_set) : undefined;
   byId("data-facts").textContent = own ? factsWords(own.facts) : "";
+  showModel(job, rewrite);
   byId("reaches").textContent = expected(measuredOf(job), privacyOf(job)?.epsilon);
 }
 
@@ -127,14 +129,17 @@ const take = (name) =>
     put(body, "This recipe is filled in below.");
   });
 
-editGuarantee((change) => {
+/** Changes the job that stands in the JSON. */
+function rewrite(change) {
   const job = parsed(place.value);
   if (job === null) return;
   change(job);
   place.value = JSON.stringify(job, null, 2);
   show(job);
   cost();
-});
+}
+
+editGuarantee(rewrite);
 
 place.addEventListener("input", () => {
   say("body", "");
