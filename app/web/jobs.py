@@ -8,6 +8,7 @@ import re
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
+from zetadp.app.jobs.events import HISTORY
 from zetadp.app.jobs.resources import HIGHEST_PRIORITY, LONGEST_TIMEOUT
 from zetadp.app.submissions.router import ALGORITHM_NAMES, ID_PATTERN
 from zetadp.app.tables.job_states import JobState
@@ -58,4 +59,4 @@ def read_job(job_id: str) -> HTMLResponse:
     """One job's page. Only the API tells whether the job exists, and only to its tenant."""
     if re.fullmatch(ID_PATTERN, job_id) is None:
         return page("missing.html", "Not found", current="/jobs", status=404, what="job", name=job_id)
-    return page("job.html", "Job", current="/jobs", modules=("core.js", "job.js"), job=job_id)
+    return page("job.html", "Job", current="/jobs", modules=("core.js", "job.js"), job=job_id, kinds=HISTORY)

@@ -6,6 +6,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { History } from "./js/job-history.js";
+import { figuresOf } from "./js/job-view.js";
+import { within } from "./js/zoom.js";
 
 const event = (type, seconds, data) => ({ type, data: { time: new Date(1000 * seconds).toISOString(), data } });
 
@@ -37,4 +39,21 @@ test("what has no finite epsilon isn't among what is spent", () => {
   const made = course();
   made.take(event("progress", 20, { step: 20, steps: 40, epsilon: "Infinity", delta: 1e-5 }));
   assert.deepEqual(made.spent.map(([step, epsilon]) => [step, epsilon]), [[10, 1]]);
+});
+
+test("a part of a curve has its points and the nearest on each side", () => {
+  const points = [1, 2, 3, 4, 5, 6].map((x) => [x, 10 * x]);
+  const seen = (part) => within(points, part).map(([x]) => x);
+  assert.deepEqual(seen([2.5, 4.5]), [2, 3, 4, 5]);
+  assert.deepEqual(seen([3, 4]), [2, 3, 4, 5]);
+  assert.deepEqual(seen([null, 2]), [1, 2, 3]);
+  assert.deepEqual(seen([5, null]), [4, 5, 6]);
+  assert.deepEqual(seen(null), [1, 2, 3, 4, 5, 6]);
+  assert.deepEqual(seen([8, 9]), [6]);
+});
+
+test("a run's figures as a file are all that was reported, by step", () => {
+  const rows = figuresOf(course());
+  assert.deepEqual(rows[0], ["step", "time", "figure", "value"]);
+  assert.deepEqual(rows.slice(1).map(([step, , name, value]) => [step, name, value]), [[10, "epsilon", "1"], [15, "accuracy", "0.8"]]);
 });

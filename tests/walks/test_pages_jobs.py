@@ -169,37 +169,6 @@ def test_a_log_is_read_to_its_end(page: Any, client: httpx2.Client, service: Ser
     assert asked_for_log(page) == 2
 
 
-def test_only_a_log_that_was_read_is_said_to_have_no_lines(page: Any, client: httpx2.Client, service: Service) -> None:
-    job = submit(client)
-    wait_for_state(client, job, "succeeded")
-    gone = json.dumps({"type": "key-needed", "title": "This needs a key.", "status": 401})
-    page.route("**/logs", lambda route: route.fulfill(status=401, content_type="application/problem+json", body=gone))
-    page.goto(f"{service.address}/jobs/{job}")
-    shows(page, "succeeded")
-    page.click("#log-part summary")
-    page.locator('#log[data-state="ended"]', has_text="needs a valid key").wait_for()
-    page.unroute("**/logs")
-    page.route("**/logs", lambda route: route.fulfill(content_type="text/event-stream", body=""))
-    page.reload()
-    shows(page, "succeeded")
-    page.click("#log-part summary")
-    page.locator('#log[data-state="ended"]', has_text="No log lines.").wait_for()
-    # A count that changes with every line would be read out with every line.
-    assert page.locator("#log-part [role=status], #log-part [aria-live]").count() == 0
-
-
-def test_what_the_spent_epsilon_means_knows_how_many_units_there_are(page: Any, client: httpx2.Client, service: Service) -> None:
-    job = submit(client)
-    wait_for_state(client, job, "succeeded")
-    units = client.get(f"/v1/jobs/{job}").json()["units"]
-    assert units > 100
-    page.goto(f"{service.address}/jobs/{job}")
-    page.locator("#meaning-part summary").wait_for()
-    with page.expect_request("**/v1/meanings") as asked:
-        page.click("#meaning-part summary")
-    assert asked.value.post_data_json["units"] == units
-
-
 def test_what_is_spent_stands_beside_its_target_and_its_budget(page: Any, client: httpx2.Client, service: Service) -> None:
     budget = {"kind": "rdp_target", "epsilon": 20.0, "delta": 1e-5, "orders": [4.0, 16.0, 64.0]}
     made = {"name": "target", "budget": budget, "adjacency": "add_remove", "unit": "record", "protects": "data_set"}

@@ -6,6 +6,7 @@ import { algorithmName, cost, privacyOf, tag } from "./jobs-common.js";
 import { linePlot } from "./plots.js";
 import { FINAL, follow } from "./stream.js";
 import { neighbourWords } from "./terms.js";
+import { offerZoom, zoomed } from "./zoom.js";
 
 const DRAW = 500;
 const MOST = 4; // colours
@@ -80,7 +81,7 @@ const draw = paced(async () => {
 
 function plot(name, axis, pointsOf, curve) {
   const series = runs.map((run) => ({ name: nameOf(run), curve, points: pointsOf(run).map(([step, value, time]) => [run.history.along(step, time, axis), value]) }));
-  return linePlot({ title: `${name[0].toUpperCase()}${name.slice(1)}`, about: `Of each run, by ${NAMES[axis]}.`, dots: true, x: { label: NAMES[axis] }, y: { label: name }, series, file: `runs-${name.replaceAll(" ", "-")}` });
+  return linePlot({ title: `${name[0].toUpperCase()}${name.slice(1)}`, about: `Of each run, by ${NAMES[axis]}.`, dots: true, part: zoomed(), x: { label: NAMES[axis] }, y: { label: name }, series, file: `runs-${name.replaceAll(" ", "-")}` });
 }
 
 async function start(id) {
@@ -114,6 +115,7 @@ async function startAll() {
 }
 
 byId("across").addEventListener("change", draw);
+offerZoom(draw);
 document.addEventListener("zetadp-key", startAll);
 document.addEventListener("zetadp-theme", draw);
 startAll();

@@ -5,11 +5,13 @@ import { forget, note } from "./job-attempts.js";
 import { editLabels, showLabels } from "./job-labels.js";
 import { History } from "./job-history.js";
 import { forgetLog, readLog } from "./job-log.js";
+import { findOthers, isWanted, offerViews } from "./job-view.js";
 import { algorithmName, cost, privacyOf, tag } from "./jobs-common.js";
 import { explain } from "./meaning.js";
 import { linePlot } from "./plots.js";
 import { FINAL, follow } from "./stream.js";
 import { watchWorkers } from "./workers.js";
+import { offerZoom, zoomed } from "./zoom.js";
 
 const id = byId("job").dataset.job;
 const base = `/v1/jobs/${id}`;
@@ -53,6 +55,7 @@ const draw = paced(async () => {
     if (course.spent.length > 1) made.push(await spent());
     if (course.metrics.size) made.push([...course.metrics.values()].some((all) => all.length > 1) ? await curves() : last());
     place.replaceChildren(...made);
+    byId("views").hidden = course.spent.length < 2 && course.metrics.size === 0;
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
     place.replaceChildren(refusal(error));
@@ -63,7 +66,7 @@ function spent() {
   // It jumps at each report to what was spent by then: a chord would lie below it.
   const series = [{ name: "spent", curve: "step-before", points: thinned(course.spent) }];
   if (target()) series.push({ name: "target", curve: "linear", points: [[0, target()], [job.progress.steps, target()]] });
-  return linePlot({ title: "Epsilon spent", about: "An upper bound after each reported step; between two of them, the later one's.", x: { label: "step" }, y: { label: "epsilon" }, series, file: `${id}-epsilon` });
+  return linePlot({ title: "Epsilon spent", about: "An upper bound after each reported step; between two of them, the later one's.", x: { label: "step" }, y: { label: "epsilon" }, series, part: zoomed(), file: `${id}-epsilon` });
 }
 
 function whose() {
@@ -77,7 +80,7 @@ function last() {
 
 function curves() {
   const series = [...course.metrics].slice(0, 4).map(([name, all]) => ({ name, points: thinned(all) }));
-  return linePlot({ title: "Metrics on held-out records", about: whose(), x: { label: "step" }, y: { label: "metric" }, series, file: `${id}-figures` });
+  return linePlot({ title: "Metrics on held-out records", about: whose(), x: { label: "step" }, y: { label: "metric" }, series, part: zoomed(), file: `${id}-curves` });
 }
 
 function head() {
@@ -221,7 +224,7 @@ function take(event) {
     default:
   }
   note(event.type, event.data);
-  byId("events").prepend(el("tr", { "data-kind": event.type }, el("th", { scope: "row", class: "number" }, String(event.data.number)), el("td", { "data-name": "Time" }, moment(event.data.time)), el("td", { "data-name": "Event" }, event.type), el("td", { "data-name": "Details" }, summary(event.type, told))));
+  byId("events").prepend(el("tr", { "data-kind": event.type, hidden: !isWanted(event.type) }, el("th", { scope: "row", class: "number" }, String(event.data.number)), el("td", { "data-name": "Time" }, moment(event.data.time)), el("td", { "data-name": "Event" }, event.type), el("td", { "data-name": "Details" }, summary(event.type, told))));
   while (byId("events").rows.length > 500) byId("events").lastElementChild.remove();
   draw();
 }
@@ -280,7 +283,7 @@ async function files() {
 function gone() {
   offered = null;
   byId("title").textContent = "There is no such job";
-  for (const name of ["labels-form", "attempts-part", "meaning-part"]) byId(name).hidden = true;
+  for (const name of ["labels-form", "attempts-part", "meaning-part", "views"]) byId(name).hidden = true;
   for (const name of ["actions", "what", "certificate", "state", "plots", "belongs", "labels-other", "meaning", "meaning-of"]) byId(name).replaceChildren();
   meant = "";
   byId("times").textContent = "";
@@ -328,12 +331,15 @@ async function start() {
   if (!job || signal.aborted) return;
   follow(`${base}/events`, take, signal, line, isOver);
   followLog();
+  findOthers(job);
 }
 
 editLabels(base, (changed) => {
   job = changed;
   head();
 });
+offerViews(id, () => course);
+offerZoom(draw);
 byId("log-part").addEventListener("toggle", followLog);
 byId("meaning-part").addEventListener("toggle", means);
 document.addEventListener("zetadp-key", start);

@@ -2,6 +2,7 @@
 /* global Plot */
 
 import { Problem, csv, download, el } from "./core.js";
+import { within } from "./zoom.js";
 
 const LIBRARIES = ["/static/vendor/d3/d3.min.js", "/static/vendor/observable-plot/plot.umd.min.js"];
 const WIDEST = 520;
@@ -36,10 +37,11 @@ export function attackerWords({ absent, present }) {
  * A figure with lines, once the library that draws it is there.
  * @param {object} of title, about (what it shows, in a sentence), x and y: {label, log}, series: [{name, points: [[x, y], ...]}],
  *   marks: [[x, y, name], ...], dots: whether its points are shown,
+ *   part: [from, to] of the horizontal axis that is shown alone, an open end as null; all of it where there is none,
  *   file: name without ending, heading: the title's element (h3). A series may say by itself what is drawn between points (curve): a bound keeps to its safe side.
  */
 export async function linePlot(of) {
-  const drawn = of.series.map((series) => ({ ...series, points: series.points.filter(([x, y]) => usable(x, of.x) && usable(y, of.y)) }));
+  const drawn = of.series.map((series) => ({ ...series, points: within(series.points.filter(([x, y]) => usable(x, of.x) && usable(y, of.y)), of.part) }));
   const shown = drawn.some((series) => series.points.length);
   const figure = el("figure", {}, el(of.heading || "h3", { class: "title" }, of.title));
   if (!shown) {
@@ -82,6 +84,7 @@ function draw(of, drawn) {
       strokeDasharray: DASHES[place % DASHES.length],
       strokeWidth: 2,
       curve: series.curve || "linear",
+      clip: of.part ? true : undefined,
     };
     marks.push(Plot.line(series.points, options));
     if (of.dots || series.points.length < 3) marks.push(Plot.dot(series.points, { ...options, strokeDasharray: undefined, curve: undefined }));
@@ -93,7 +96,9 @@ function draw(of, drawn) {
   const axis = (given) => ({ label: given.label, type: given.log ? "log" : "linear", tickFormat: given.log ? short : undefined, nice: !given.log });
   // Drawn at the size it is shown in: text that was scaled down would be too small to read.
   const width = Math.max(280, Math.min(WIDEST, document.documentElement.clientWidth - 64));
-  return Plot.plot({ width, height: 300, marginLeft: 66, marginBottom: 46, style: { fontSize: "13px" }, x: axis(of.x), y: axis(of.y), marks });
+  const ends = drawn.flatMap((series) => series.points.map(([x]) => x));
+  const seen = of.part ? { domain: [of.part[0] ?? Math.min(...ends), of.part[1] ?? Math.max(...ends)], nice: false } : {};
+  return Plot.plot({ width, height: 300, marginLeft: 66, marginBottom: 46, style: { fontSize: "13px" }, x: { ...axis(of.x), ...seen }, y: axis(of.y), marks });
 }
 
 /** Lines through the point nearest to the pointer. */
