@@ -165,7 +165,7 @@ def test_what_can_void_epsilon_is_named_beside_it_and_what_it_means_is_in_the_se
     assert page.locator("#meaning details").first.locator("p").all_inner_texts()[:2] == [guessed["sentence"], named["sentence"]]
     assert [one.is_visible() for one in page.locator("#sentences li").all()] == [True] * 3
     most, right = (re.findall(r"at most ([\d.]+) %", one["sentence"])[0] for one in (named, guessed))
-    assert f"it names the record in at most {most} of 100 on average" in page.inner_text("#meaning")
+    assert f"if the record was left out does so in at most \u2060{most} if the record was included." in page.inner_text("#meaning")
     assert f"is right with probability at most {right}\u00a0%" in page.inner_text("#meaning")
     # A figure for each run in which the attack names a record that is included, rounded up; the first names it in any case.
     assert page.locator("#meaning .people .taking").count() == math.ceil(float(most)) - 1

@@ -111,7 +111,7 @@ zetadp_log_witnesses {asked}
     ("signed", "asked", "words", "verdict"),
     [
         (2, 2, "2 of 2 witnesses signed its head of 11 entries", "All checks pass"),
-        (1, 2, "1 of 2 witnesses", "Look at: log of certificates"),
+        (1, 2, "1 of 2 witnesses", "Look at: log entries"),
     ],
 )
 def test_operators_see_the_last_backup_and_what_witnesses_signed(

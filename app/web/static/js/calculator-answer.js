@@ -39,7 +39,7 @@ export function remarks(answer, delta) {
 export function sentences({ caveats: lines, adjacency, unit }) {
   const caveats = lines.length ? [el("p", { class: "title" }, "It holds only if:"), el("ul", { class: "caveats" }, ...lines.map((line) => el("li", {}, `${line}.`)))] : [];
   const words = neighbourWords(adjacency, unit);
-  return [...caveats, ...(words ? [el("p", { class: "soft" }, `Hidden: ${words.choice}.`)] : [])];
+  return [...caveats, ...(words ? [el("p", { class: "soft" }, `The bound is about ${words.choice}.`)] : [])];
 }
 
 /** Puts the headline and its lines on the page, together: no figure stands there without its conditions. */

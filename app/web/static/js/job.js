@@ -74,12 +74,12 @@ function whose() {
 }
 
 function last() {
-  const pairs = [...course.metrics].flatMap(([name, all]) => [el("dt", {}, name), el("dd", {}, figure(all.at(-1)[1]))]);
+  const pairs = [...course.metrics].flatMap(([name, all]) => [el("dt", {}, name.replaceAll("_", " ")), el("dd", {}, figure(all.at(-1)[1]))]);
   return el("figure", {}, el("h3", {}, "Metrics on held-out records"), el("dl", { class: "words" }, ...pairs), el("figcaption", {}, whose()));
 }
 
 function curves() {
-  const series = [...course.metrics].slice(0, 4).map(([name, all]) => ({ name, points: thinned(all) }));
+  const series = [...course.metrics].slice(0, 4).map(([name, all]) => ({ name: name.replaceAll("_", " "), points: thinned(all) }));
   return linePlot({ title: "Metrics on held-out records", about: whose(), x: { label: "step" }, y: { label: "metric" }, series, part: zoomed(), file: `${id}-curves` });
 }
 
@@ -140,6 +140,7 @@ function pace() {
   const { speed } = course;
   if (job.state !== "running" || !Number.isFinite(speed)) return "";
   const left = (job.progress.steps - job.progress.step) / speed;
+  if (left <= 0) return " Its certificate is being made.";
   return ` ${figure(speed, 3)} steps a second, about ${left < 120 ? `${Math.ceil(left)} s` : `${Math.ceil(left / 60)} min`} left.`;
 }
 
@@ -234,7 +235,7 @@ function summary(type, told) {
     case "progress":
       return `step ${told.step} of ${told.steps}, ${cost(told)}`;
     case "metrics":
-      return Object.entries(told.metrics).map(([name, value]) => `${name} ${figure(value)}`).join(", ");
+      return Object.entries(told.metrics).map(([name, value]) => `${name.replaceAll("_", " ")} ${figure(value)}`).join(", ");
     case "state":
       return told.reason ? `${told.state}: ${told.reason}` : told.state;
     case "stage":

@@ -66,13 +66,13 @@ function told(of, words, answer) {
   const label = el("span", { class: `label ${COLOURS[strength] || "bad"}` }, `${strength[0].toUpperCase()}${strength.slice(1)} protection`);
   if (!words || strength === "no") return [el("p", {}, label, "Nothing is promised to anybody.")];
   const unit = spelled(of.unit);
-  const once = `Take an attack that would name this ${unit} in 1 of 100 runs, by chance, if `;
-  const then = `it names the ${unit} in at most ${most} of 100 on average.`;
+  const [before, between] = [`An attack that names this ${unit} in `, `1 of 100 runs on average if ${words.absent} does so in at most `];
+  const after = `${most} if ${words.present}.`;
   return [
     el("p", {}, label, ` Starting from even odds, a guess ${words.question} is right with probability at most ${right}\u00a0%.`),
     words.shown ? el("p", {}, words.shown) : null,
-    people(Number(most), `${once}${words.absent}. If ${words.present}, ${then}`),
-    el("p", { class: "soft" }, once, swatch(""), `${words.absent}. If `, swatch(" taking"), `${words.present}, ${then}`),
+    people(Number(most), `${before}${between}${after}`),
+    el("p", { class: "soft" }, before, swatch(""), between, swatch(" taking"), after),
     el("details", {}, el("summary", {}, "In exact words"), ...[answer.guess.sentence, answer.naming.sentence, remote(of.delta, unit), answer.strengths].filter(Boolean).map((line) => el("p", {}, line))),
     curveOf(of, words),
   ].filter(Boolean);

@@ -45,8 +45,8 @@ function cards(found) {
     ["Free disk", gib(free), `of ${gib(all)}`, !(free >= SCARCE * all)],
     ["Certificates", count(of("certificates")), `${count(of("certificates_refused"))} refused`, false],
     ["Budgets", count(of("ledgers")), `${count(of("reservations_open"))} open reservations`, false],
-    ["Last backup", backup === 0 ? "none" : Number.isNaN(backup) ? "unknown" : `${duration(age(backup))} ago`, backup > 0 ? `as of ${moment(1000 * backup)}; only restoring it shows that it works` : backup === 0 ? "none was recorded" : "", false],
-    ["Log of certificates", `${count(of("log_entries"))} entries`, witnessed(of), asked > 0 && !(of("log_head_witnesses") >= asked)],
+    ["Last backup", backup === 0 ? "none" : Number.isNaN(backup) ? "unknown" : `${duration(age(backup))} ago`, backup > 0 ? `as of ${moment(1000 * backup)}; only restoring it shows that it works` : backup === 0 ? "none was recorded; zetadp backup makes one" : "", false],
+    ["Log entries", count(of("log_entries")), witnessed(of), asked > 0 && !(of("log_head_witnesses") >= asked)],
     ["Webhooks waiting", count(of("webhooks_waiting")), `${count(of("webhooks_failing"))} fail`, !(of("webhooks_failing") === 0)],
   ];
 }

@@ -31,7 +31,7 @@ function reaches(one) {
   const guarantee = proven ? `epsilon ${bound(proven.epsilon)} at delta ${proven.delta} for each ${spelled(proven.unit)}, ${proven.steps ? `${proven.steps} steps` : algorithmName(one.algorithm)}` : "no guarantee: it shows why";
   const [printed] = one.printed_results;
   const [name, value] = printed ? Object.entries(printed.figures)[0] : [];
-  const best = one.measured.at(-1);
+  const [best] = [...one.measured].sort((first, second) => Math.abs(first.epsilon - proven?.epsilon) - Math.abs(second.epsilon - proven?.epsilon));
   if (best) return ` ${guarantee}. Reached ${best.metric.replaceAll("_", " ")} ${figure(best.mean, 3)} at epsilon ${best.epsilon} here.`;
   return ` ${guarantee}${name ? `. Its paper prints ${name.replaceAll("_", " ")} ${figure(value)}` : ""}.`;
 }
