@@ -140,7 +140,9 @@ class PrivateLoop:
     def samples(self) -> SampleWatch:
         """What this attempt's samples look like."""
         canaries = 0 if self.canaries is None else self.canaries.count
-        return SampleWatch(self.plan.sampling, sum(len(site.units) for site in self.sites) + canaries)
+        # Of a federation's sites only one may be here, whose units needn't have the first numbers.
+        numbers = 1 + max((int(site.units.max()) for site in self.sites if len(site.units)), default=-1)
+        return SampleWatch(self.plan.sampling, numbers + canaries)
 
     @cached_property
     def _correlated(self) -> BandedSums | BufferedSums | None:
@@ -175,9 +177,14 @@ class PrivateLoop:
             return replace(state, step=step)
         if self.canaries is not None:
             self.canaries.prepare(step)
+        return self.advanced(state, self._arrived(state))
+
+    def advanced(self, state: TrainingState, arrived: Tensor) -> TrainingState:
+        """The state after the step in which the sum of the sites' released vectors was ``arrived``, which is overwritten."""
+        step = state.step + 1
         # All divisors are public constants, and one pass divides by all of them.
         divisor = self.plan.sampling.expected_batch_size * len(self.sites)
-        gradient = releasing.gradient(self.plan.clipping, self._arrived(state), divisor, state.bound, state.parameters.dtype)
+        gradient = releasing.gradient(self.plan.clipping, arrived, divisor, state.bound, state.parameters.dtype)
         values = gradient.values if self.spectra is None else self.spectra.gradient(gradient.values)
         seen = self._seen(state, values)
         moved, optimizer_state = self.optimizer(state.optimizer, state.parameters, values, step)
@@ -195,7 +202,7 @@ class PrivateLoop:
         parameters = self.layout.unflatten(state.parameters)
         arrived: Tensor | None = None
         for number in range(len(self.sites)):
-            released = self._released(state, parameters, number)
+            released = self.released(state, parameters, number)
             if self.deliver is arrives:
                 update = released
             else:
@@ -206,9 +213,14 @@ class PrivateLoop:
                 arrived = update if arrived is None else arrived.add_(update)
         if arrived is not None:
             return arrived
+        return self.silence(state)
+
+    def silence(self, state: TrainingState) -> Tensor:
+        """What arrives in a round in which no site sends anything."""
         return releasing.silence(self.plan.clipping, self._coordinates, state.parameters)
 
-    def _released(self, state: TrainingState, parameters: Mapping[str, Tensor], place: int) -> Tensor:
+    def released(self, state: TrainingState, parameters: Mapping[str, Tensor], place: int) -> Tensor:
+        """The vector that the site at this place releases in the step after ``state``: sampled, clipped and with its whole noise."""
         step, clipping, site = state.step + 1, self.plan.clipping, self.sites[place]
         # An empty sample is treated the same way: a skipped release would reveal that nobody was sampled.
         stream = site.randomness.sampling(step)
@@ -218,7 +230,7 @@ class PrivateLoop:
         with _fresh_masks(stream, drawn.device) if self.draws_masks else nullcontext():
             clipped = self.clipped.sum(parameters, drawn, state.bound)
         query = releasing.query(clipping, clipped, len(drawn), state.bound)
-        dtype = torch.float64 if state.parameters.dtype == torch.float64 or self._correlated is not None else self._dtype
+        dtype = self.released_dtype(state)
         # The sum first, then noise once: shares of noise, each rounded separately, don't add up to the noise that is accounted for.
         vector = query.to(dtype) if self.team.size == 1 else self.team.sum(query.double())
         if self.team.rank:
@@ -237,6 +249,10 @@ class PrivateLoop:
         if self.canaries is None or site is not self.sites[0]:
             return site.units
         return torch.cat((site.units, self.canaries.members(state.canaries)))
+
+    def released_dtype(self, state: TrainingState) -> torch.dtype:
+        """The type of a released vector."""
+        return torch.float64 if state.parameters.dtype == torch.float64 or self._correlated is not None else self._dtype
 
     @property
     def _dtype(self) -> torch.dtype:

@@ -25,12 +25,13 @@ from zetadp.trainer.engine.loop import PrivateLoop, Site, TrainingState
 from zetadp.trainer.engine.membership import groups_of, members_of
 from zetadp.trainer.engine.noise.noise_watch import NoiseWatch
 from zetadp.trainer.engine.noise.prefetch import NoiseAhead
-from zetadp.trainer.engine.noise.randomness import randomness_of, stream_of, write_down
+from zetadp.trainer.engine.noise.randomness import Randomness, randomness_of, stream_of, write_down
 from zetadp.trainer.engine.noise.torch_source import GENERATOR
 from zetadp.trainer.engine.optimizers import initial_state, update
 from zetadp.trainer.engine.publisher import Evaluation
 from zetadp.trainer.engine.requests import architecture
 from zetadp.trainer.engine.run import Ending, Model, PreparedRun, Setting
+from zetadp.trainer.engine.team.interface import Team
 from zetadp.trainer.layers.flat_parameters import model_tensors
 from zetadp.trainer.models import losses_for
 from zetadp.trainer.specs.descent import AnyOptimizer, ExponentialAveraging
@@ -51,11 +52,13 @@ class NoisyGradients:
 
     Attributes:
       places: where the units are; importable by name, since it is sent to every process of a team.
+      randomness: of the site with this number, from the spec's seed; importable likewise.
     """
 
     spec: NetworkTraining
     plan: ExecutionPlan
     places: Places
+    randomness: Callable[[int | None, int, Team], Randomness] = randomness_of
 
     @property
     def steps_release(self) -> bool:
@@ -90,7 +93,9 @@ class NoisyGradients:
             # Canaries take turns too; nobody else's group depends on them.
             groups = torch.cat((groups, torch.arange(canaries.count) % plan.sampling.groups))
         groups = None if groups is None else groups.to(device)
-        sites = tuple(Site(units.to(device), randomness_of(spec.seed, number, setting.team), groups) for number, units in enumerate(places))
+        sites = tuple(
+            Site(units.to(device), self.randomness(spec.seed, number, setting.team), groups) for number, units in enumerate(places)
+        )
         content = partial(_model, loaded, architecture(spec, spec.model, facts))
         return PreparedNetwork(spec, plan, setting, loaded, clipped, canaries, sites, Descent.of(spec, plan), content)
 
@@ -237,6 +242,11 @@ class PreparedNetwork(PreparedRun):
 
     def step(self, state: TrainingState) -> TrainingState:
         return self._loop.step(state)
+
+    @property
+    def loop(self) -> PrivateLoop:
+        """The parts of a step, for sites that take them in processes of their own."""
+        return self._loop
 
     def model(self, state: TrainingState) -> Model:
         return self._content(self._outcome(state))

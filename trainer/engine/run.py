@@ -32,6 +32,7 @@ from zetadp.trainer.engine.team.interface import Alone, Team
 from zetadp.trainer.errors import TrainingStopped
 from zetadp.trainer.specs.attack_findings import AttackFindings
 from zetadp.trainer.specs.base import RuntimeSpec, TrainingSpec
+from zetadp.trainer.specs.federation import SiteRecord
 from zetadp.trainer.specs.plan_base import Plan
 from zetadp.trainer.specs.report import RunReport, Started, TrainingEvent
 from zetadp.trainer.specs.run_findings import CanaryFindings, NoiseFindings, SampleFindings
@@ -87,6 +88,7 @@ class Ending:
     sample_test: SampleFindings | None = None
     audit: CanaryFindings | None = None
     attacks: AttackFindings | None = None
+    sites: tuple[SiteRecord, ...] = ()
 
 
 class PreparedRun(ABC):
@@ -253,6 +255,7 @@ class Attempt:
             sample_test=ending.sample_test,
             audit=ending.audit,
             attacks=ending.attacks,
+            sites=ending.sites,
         )
 
 

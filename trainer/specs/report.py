@@ -18,6 +18,7 @@ from zetadp.mechanisms import RandomOrigin
 from zetadp.mechanisms.base import Count, Extended, NonNegative, Number, OpenProbability, Tally, Value, is_absent
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.specs.attack_findings import AttackFindings
+from zetadp.trainer.specs.federation import MOST_SITES, SiteRecord
 from zetadp.trainer.specs.run_findings import CanaryFindings, NoiseFindings, SampleFindings
 
 Step = Annotated[int, Strict(), Field(ge=0, le=10**12)]
@@ -79,6 +80,7 @@ class RunReport(Value):
       sample_test: the test of who was sampled; None where steps don't sample units by chance.
       audit: the canaries' findings; None if none were requested.
       attacks: the findings of attacks on sent features; None if there were none.
+      sites: what became of every site's part, in their order, where they were connected over a network.
     """
 
     steps_released: Count
@@ -102,6 +104,7 @@ class RunReport(Value):
     sample_test: SampleFindings | None = Field(default=None, exclude_if=is_absent)
     audit: CanaryFindings | None = Field(default=None, exclude_if=is_absent)
     attacks: AttackFindings | None = Field(default=None, exclude_if=is_absent)
+    sites: Annotated[tuple[SiteRecord, ...], Field(max_length=MOST_SITES, exclude_if=is_absent)] = ()
 
     @model_validator(mode="after")
     def _check(self) -> Self:

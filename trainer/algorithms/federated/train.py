@@ -1,4 +1,4 @@
-r"""Training of a federated spec, simulated: in every round one node after the other, each with its own units, sample and noise."""
+r"""Training of a federated spec: over Flower, or simulated, one node after the other, each with its own units, sample and noise."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from zetadp.trainer.algorithms.federated.coordinated import CoordinatedRounds
+from zetadp.trainer.algorithms.federated.over_flower import FlowerSites
 from zetadp.trainer.engine import NoisyGradients
 from zetadp.trainer.engine.membership import at_nodes
 from zetadp.trainer.engine.run import run
@@ -34,5 +36,8 @@ def train(
 
     Raises as ``run``.
     """
+    if spec.transport == "flower":
+        sites = CoordinatedRounds(spec, plan, partial(FlowerSites, spec, plan))
+        return run(sites, runtime, workdir, report=report, should_stop=should_stop)
     algorithm = NoisyGradients(spec, plan, partial(at_nodes, spec.nodes, spec.distribution_seed))
     return run(algorithm, runtime, workdir, report=report, should_stop=should_stop)

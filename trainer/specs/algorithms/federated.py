@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal, Self, final
 
-from pydantic import Field, Strict
+from pydantic import Field, Strict, model_validator
 
-from zetadp.mechanisms.base import Adjacency
+from zetadp.mechanisms.base import Adjacency, is_absent
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data import DigitsPhasePairs
 from zetadp.trainer.specs.base import PrivacyTarget, Seed
 from zetadp.trainer.specs.descent import AnyOptimizer, FedAdam, ServerOptimizer
+from zetadp.trainer.specs.federation import Federation
 from zetadp.trainer.specs.models.model_spec import ComplexMlp
 from zetadp.trainer.specs.network_training import BoundedTraining, PublicHeldOut
 from zetadp.trainer.specs.samplers import is_poisson
 from zetadp.trainer.specs.sampling import LARGEST_FEDERATION, FederatedSampling
+
+
+def _is_simulated(transport: object) -> bool:
+    return transport == "simulated"
 
 
 @final
@@ -27,6 +32,9 @@ class FederatedZetaDpSgd(BoundedTraining):
     Attributes:
       nodes: the number of nodes; at most the units of privacy. A hash assigns each unit to a node separately, a user with all records.
       distribution_seed: public; a unit's node follows from it and from that unit alone, so one more unit moves nobody else.
+      transport: ``simulated`` trains all nodes in one place. With ``flower`` they're sites of their own, which Flower connects: ``data``
+        are then the coordinator's, of which only shape and held-out records are used, and ``declared_units`` is required.
+      federation: who takes part; given if and only if the transport is ``flower``.
       server: the server's optimizer; ``fed_adam`` is that of Reddi et al. 2021.
       expected_batch_size: units expected in one node's sample if it has an equal share of all units.
       (others): as in ``BoundedTraining``; ``privacy`` is what each node guarantees its units against the server and all other nodes.
@@ -55,6 +63,29 @@ class FederatedZetaDpSgd(BoundedTraining):
     nodes: Annotated[int, Strict(), Field(ge=1, le=LARGEST_FEDERATION)]
     distribution_seed: Seed
     server: ServerOptimizer
+    transport: Literal["simulated", "flower"] = Field(default="simulated", exclude_if=_is_simulated)
+    federation: Federation | None = Field(default=None, exclude_if=is_absent)
+
+    @model_validator(mode="after")
+    def _check_transport(self) -> Self:
+        if self.transport == "simulated":
+            if self.federation is not None:
+                raise InvalidParameter("federation", "absent unless transport is 'flower'", "given")
+            return self
+        if self.federation is None or len(self.federation.sites) != self.nodes:
+            got = None if self.federation is None else len(self.federation.sites)
+            raise InvalidParameter("federation.sites", f"as many as nodes, {self.nodes}, where transport is 'flower'", got)
+        if self.declared_units is None:
+            raise InvalidParameter("declared_units", "given where transport is 'flower': nobody counts all sites' units", None)
+        if self.clipping.kind == "adaptive":
+            raise InvalidParameter(
+                "clipping", "flat or per_layer where transport is 'flower': sites agree to one bound", self.clipping.kind
+            )
+        if self.evaluation.kind == "private_accuracy":
+            raise InvalidParameter("evaluation", "none or public_held_out where transport is 'flower'", self.evaluation.kind)
+        if self.audit is not None:
+            raise InvalidParameter("audit", "absent where transport is 'flower': made-up units would be at one site", self.audit.canaries)
+        return self
 
     @classmethod
     def example(cls) -> Self:
@@ -71,6 +102,10 @@ class FederatedZetaDpSgd(BoundedTraining):
             distribution_seed=0,
             evaluation=PublicHeldOut(),
         )
+
+    @property
+    def runs_alone(self) -> str | None:
+        return super().runs_alone if self.federation is None else "a federation of sites"
 
     @property
     def descent(self) -> AnyOptimizer:

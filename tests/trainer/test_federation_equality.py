@@ -1,0 +1,152 @@
+r"""Sites in their own processes' place and the simulation: the same integers, models and events, to the bit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from numpy.typing import NDArray
+
+from tests.selection import chosen
+from tests.trainer.federation_harness import DATA, spec_of, statement_of
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer import load_train
+from zetadp.trainer.algorithms.federated.coordinated import CoordinatedRounds
+from zetadp.trainer.engine.run import MODEL, run
+from zetadp.trainer.site import site_of
+from zetadp.trainer.sites.agreements import agree
+from zetadp.trainer.sites.keys import make_key, public_text
+from zetadp.trainer.sites.messages import RoundRequest, digest, sealed, unpack
+from zetadp.trainer.sites.proposal import Proposal
+from zetadp.trainer.sites.settings import SiteSettings
+from zetadp.trainer.sites.site import Site
+from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
+from zetadp.trainer.specs.base import RuntimeSpec
+from zetadp.trainer.specs.federation import SiteRecord
+from zetadp.trainer.specs.report import RunReport
+
+SITES = 2
+ADAPTIVE = {"kind": "adaptive", "quantile": 0.5, "learning_rate": 0.2, "count_share": 0.1}
+RUNTIME = RuntimeSpec(device="cpu", threads=1)
+REAL = {"kind": "sequential", "numbers": "real_pairs", "layers": [{"kind": "flatten"}, {"kind": "linear", "outputs": 10}], "head": "none"}
+
+
+def _settings(folder: Path, number: int, *, allows_seeds: bool = True) -> SiteSettings:
+    return SiteSettings.model_validate(
+        {
+            "name": "ab"[number],
+            "superlink": "localhost:9092",
+            "state": folder / "ab"[number],
+            "data": DATA,
+            "share": {"number": number, "sites": SITES, "seed": 0},
+            "budget": {"epsilon": 100.0, "delta": 1e-5, "adjacency": "add_remove", "unit": "record"},
+            "allows_seeds": allows_seeds,
+        }
+    )
+
+
+class Together:
+    """Sites in this process, asked as a coordinator asks them; ``missing`` is silent."""
+
+    def __init__(self, proposal: Proposal, coordinator: Ed25519PrivateKey, sites: list[Site], missing: tuple[int, int] | None) -> None:
+        self._proposal, self._key, self._sites, self._missing = proposal, coordinator, sites, missing
+
+    def __enter__(self) -> Together:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        pass
+
+    def records(self) -> tuple[SiteRecord, ...]:
+        return ()
+
+    def round(self, number: int, parameters: NDArray[np.float32]) -> Mapping[int, NDArray[np.int64]]:
+        payload = parameters.tobytes()
+        request = RoundRequest(proposal=self._proposal.digest, round=number, numbers=len(parameters), payload=digest(payload))
+        frame = sealed(request, payload, self._key)
+        found = {place: statement_of(site.answer(frame)) for place, site in enumerate(self._sites) if self._missing != (number, place)}
+        return {place: unpack(parts.payload, header.numbers, header.width) for place, (header, parts) in found.items()}
+
+
+def _spec(folder: Path, coordinator: Ed25519PrivateKey, keys: list[Ed25519PrivateKey], **changes: object) -> FederatedZetaDpSgd:
+    del folder
+    return spec_of(public_text(coordinator), [public_text(key) for key in keys], **{"steps": 3, "reproducible": True, "seed": 5} | changes)
+
+
+def _federated(folder: Path, *, missing: tuple[int, int] | None = None, **changes: object) -> tuple[RunReport, FederatedZetaDpSgd]:
+    coordinator = Ed25519PrivateKey.generate()
+    keys = [make_key(_settings(folder, number).key_file) for number in range(SITES)]
+    spec = _spec(folder, coordinator, keys, **changes)
+    proposal = Proposal.of(spec, spec.plan())
+    for number, key in enumerate(keys):
+        agree(proposal, _settings(folder, number), key)
+    sites = [site_of(_settings(folder, number), key) for number, key in enumerate(keys)]
+    algorithm = CoordinatedRounds(spec, proposal.plan, lambda _setting: Together(proposal, coordinator, sites, missing))
+    return run(algorithm, RUNTIME, folder / "run", report=lambda _event: None, should_stop=lambda: False), spec
+
+
+CASES: dict[str, dict[str, object]] = {"complex": {}, "real": {"model": REAL}, "per_layer": {"clipping": {"kind": "per_layer"}}}
+
+
+@pytest.mark.parametrize("case", chosen(CASES, ["complex"]))
+def test_sites_release_what_the_simulation_releases_to_the_bit(tmp_path: Path, case: str) -> None:
+    found, spec = _federated(tmp_path, **CASES[case])
+    plain = FederatedZetaDpSgd.model_validate(dict(spec) | {"transport": "simulated", "federation": None})
+    simulated = load_train(plain)(
+        plain, plain.plan(), RUNTIME, tmp_path / "simulated", report=lambda _event: None, should_stop=lambda: False
+    )
+    assert (tmp_path / "run" / MODEL).read_bytes() == (tmp_path / "simulated" / MODEL).read_bytes()
+    assert (found.event, found.noise_std, found.metrics) == (simulated.event, simulated.noise_std, simulated.metrics)
+    # Nobody but the sites themselves could test their noise and their samples.
+    assert found.noise_test is None
+    assert found.sample_test is None
+
+
+@pytest.mark.slow
+def test_a_missing_answer_is_another_model_and_the_same_event(tmp_path: Path) -> None:
+    whole, _ = _federated(tmp_path / "whole")
+    less, _ = _federated(tmp_path / "less", missing=(2, 1))
+    assert whole.event == less.event
+    assert (tmp_path / "whole" / "run" / MODEL).read_bytes() != (tmp_path / "less" / "run" / MODEL).read_bytes()
+
+
+def test_a_site_agrees_to_nothing_that_isnt_its_own(tmp_path: Path) -> None:
+    coordinator = Ed25519PrivateKey.generate()
+    keys = [make_key(_settings(tmp_path, number).key_file) for number in range(SITES)]
+    seeded = _spec(tmp_path, coordinator, keys)
+    for spec, settings, key, why in (
+        (seeded, _settings(tmp_path, 0), keys[1], "a list with 'a' and its key"),
+        (seeded, _settings(tmp_path, 0, allows_seeds=False), keys[0], "spec.reproducible must be false"),
+        (seeded, SiteSettings.model_validate(dict(_settings(tmp_path, 0)) | {"data": DATA | {"kind": "digits_images"}}), keys[0], "model"),
+    ):
+        with pytest.raises(InvalidParameter, match=why):
+            agree(Proposal.of(spec, spec.plan()), settings, key)
+    other = Proposal.model_validate(dict(Proposal.of(seeded, seeded.plan())) | {"code": "0" * 64})
+    with pytest.raises(InvalidParameter, match="that of the code installed here"):
+        agree(other, _settings(tmp_path, 0), keys[0])
+    # A plan that isn't the spec's: its noise is smaller than what the spec asks for.
+    plan = seeded.plan()
+    weaker = type(plan).model_validate(dict(plan) | {"mechanism": plan.mechanism.scaled(0.5)})
+    with pytest.raises(InvalidParameter, match=r"plan\.mechanism\.std must be 1\.0, as the spec says"):
+        agree(Proposal.of(seeded, weaker), _settings(tmp_path, 0), keys[0])
+
+
+def test_a_federation_over_a_network_needs_its_participants(tmp_path: Path) -> None:
+    spec = _spec(tmp_path, Ed25519PrivateKey.generate(), [Ed25519PrivateKey.generate() for _ in range(2)])
+    for changes, why in (
+        ({"federation": None}, "federation.sites must be as many as nodes"),
+        ({"nodes": 3}, "federation.sites must be as many as nodes"),
+        ({"transport": "simulated"}, "federation must be absent"),
+        ({"declared_units": None}, "declared_units must be given"),
+        (
+            {"clipping": ADAPTIVE},
+            "clipping must be flat or per_layer",
+        ),
+        ({"audit": {"canaries": 100}}, "audit must be absent"),
+        ({"evaluation": {"kind": "private_accuracy", "noise_std": 1.0, "every_steps": 2}}, "evaluation must be none or public_held_out"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            FederatedZetaDpSgd.model_validate(dict(spec) | changes)

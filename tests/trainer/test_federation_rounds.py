@@ -1,0 +1,225 @@
+r"""A coordinator's rounds: what counts of what sites send, whoever is missing, doubled or wrong; and a coordinator that dies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tests.trainer.federation_harness import spec_of
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.errors import TrainingStopped
+from zetadp.trainer.sites.keys import is_signed, public_text
+from zetadp.trainer.sites.messages import DOMAIN, FIRST, Refusal, RoundRequest, Statement, digest, opened, pack, read, sealed
+from zetadp.trainer.sites.proposal import Proposal
+from zetadp.trainer.sites.record import FederationRecord
+from zetadp.trainer.sites.rounds import Rounds, integers_released
+
+NUMBERS = 3
+PARAMETERS = np.zeros(NUMBERS, np.float32)
+Reply = Callable[[RoundRequest, bytes], list[bytes]]
+"""A request and its header's bytes -> what a site sends."""
+
+
+class Sites:
+    """A line to three sites that answer at once, each as its function says."""
+
+    def __init__(self) -> None:
+        self.coordinator = Ed25519PrivateKey.generate()
+        self.keys = [Ed25519PrivateKey.generate() for _ in range(3)]
+        spec = spec_of(public_text(self.coordinator), [public_text(key) for key in self.keys])
+        self.proposal = Proposal.of(spec, spec.plan())
+        self.replies: list[Reply] = [self.answering(number) for number in range(3)]
+        self.sent: list[bytes] = []
+        self._waiting: list[bytes] = []
+
+    def statement(self, by: int, /, request: RoundRequest, asked: str, integers: list[int], **changes: object) -> bytes:
+        """A site's signed answer."""
+        width, payload = pack(np.array(integers))
+        header = {
+            "proposal": request.proposal,
+            "site": "abc"[by],
+            "round": request.round,
+            "request": asked,
+            "numbers": len(integers),
+            "width": width,
+            "payload": digest(payload),
+            "previous": FIRST,
+            "charged": request.round,
+        }
+        return sealed(Statement.model_validate(header | changes), payload, self.keys[by])
+
+    def answering(self, site: int) -> Reply:
+        """An honest site: its number in every place."""
+        return lambda request, asked: [self.statement(site, request, digest(asked), [site + 1] * NUMBERS)]
+
+    def refusing(self, site: int) -> Reply:
+        """A site without budget."""
+        refusal = {"site": "abc"[site], "reason": "budget", "charged": 0}
+        return lambda request, _asked: [
+            sealed(Refusal.model_validate(refusal | {"proposal": request.proposal, "round": request.round}), b"", self.keys[site])
+        ]
+
+    def send(self, frame: bytes) -> None:
+        self.sent.append(frame)
+        found = opened(frame)
+        assert found.is_by(public_text(self.coordinator))
+        for reply in self.replies:
+            self._waiting += reply(read(RoundRequest, found), found.header)
+
+    def receive(self, seconds: float) -> bytes | None:
+        del seconds
+        return self._waiting.pop(0) if self._waiting else None
+
+    def rounds(self, workdir: Path, *, stop: bool = False) -> Rounds:
+        return Rounds(
+            proposal=self.proposal,
+            key=self.coordinator,
+            line=self,
+            record=FederationRecord(workdir, self.proposal.federation),
+            numbers=NUMBERS,
+            should_stop=lambda: stop,
+            round_seconds=0.02,
+            first_seconds=0.05,
+        )
+
+
+def _arrived(sites: Sites, workdir: Path, number: int = 1) -> dict[int, list[int]]:
+    found = sites.rounds(workdir).round(number, PARAMETERS)
+    return {site: integers.tolist() for site, integers in found.items()}
+
+
+def _silent(_request: RoundRequest, _asked: bytes) -> list[bytes]:
+    return []
+
+
+def test_every_sites_integers_arrive(tmp_path: Path) -> None:
+    assert _arrived(Sites(), tmp_path) == {0: [1, 1, 1], 1: [2, 2, 2], 2: [3, 3, 3]}
+
+
+def test_a_site_that_vanished_or_refuses_counts_as_zero(tmp_path: Path) -> None:
+    sites = Sites()
+    sites.replies[0], sites.replies[2] = _silent, sites.refusing(2)
+    assert _arrived(sites, tmp_path) == {1: [2, 2, 2]}
+
+
+WRONG = ("large numbers", "another shape", "another round", "another request", "another proposal", "another's name", "another's key")
+
+
+@pytest.mark.parametrize("what", [*WRONG, "bytes", "bits"])
+def test_what_is_wrong_counts_as_zero(tmp_path: Path, what: str) -> None:
+    sites = Sites()
+
+    def wrong(request: RoundRequest, asked: bytes) -> list[bytes]:  # noqa: PLR0911
+        number = digest(asked)
+        match what:
+            case "large numbers":
+                return [sites.statement(1, request, number, [1, -(2**52), 1])]
+            case "another shape":
+                return [sites.statement(1, request, number, [2] * (NUMBERS + 1))]
+            case "another round":
+                return [sites.statement(1, request, number, [2] * NUMBERS, round=request.round + 1)]
+            case "another request":
+                return [sites.statement(1, request, "0" * 64, [2] * NUMBERS)]
+            case "another proposal":
+                return [sites.statement(1, request, number, [2] * NUMBERS, proposal="0" * 64)]
+            case "another's name":
+                return [sites.statement(1, request, number, [2] * NUMBERS, site="z")]
+            case "another's key":
+                sites.keys[1], kept = Ed25519PrivateKey.generate(), sites.keys[1]
+                frame = sites.statement(1, request, number, [2] * NUMBERS)
+                sites.keys[1] = kept
+                return [frame]
+            case "bits":
+                return [sites.statement(1, request, number, [2] * NUMBERS)[:-1] + b"\x07"]
+            case _:
+                return [b"", b"NaN", bytes(1000)]
+
+    sites.replies[1] = wrong
+    assert _arrived(sites, tmp_path) == {0: [1, 1, 1], 2: [3, 3, 3]}
+
+
+def test_an_answer_that_comes_twice_counts_once_and_the_first_counts(tmp_path: Path) -> None:
+    sites = Sites()
+    sites.replies[0] = lambda request, asked: [sites.statement(0, request, digest(asked), [value] * NUMBERS) for value in (5, 5, 6)]
+    assert _arrived(sites, tmp_path)[0] == [5, 5, 5]
+
+
+def test_a_site_can_lie_about_nothing_but_its_own_integers(tmp_path: Path) -> None:
+    # Its number of units is no part of an answer, and the divisor is the plan's.
+    fields = set(Statement.model_fields) - {"kind", "proposal", "site", "round", "request", "payload", "previous", "charged"}
+    assert fields == {"numbers", "width"}
+    sites = Sites()
+    sites.replies[0] = lambda request, asked: [sites.statement(0, request, digest(asked), [2**51] * NUMBERS)]
+    assert _arrived(sites, tmp_path)[0] == [2**51] * NUMBERS
+
+
+def test_a_missing_site_isnt_waited_for_until_it_is_back(tmp_path: Path) -> None:
+    sites = Sites()
+    rounds = sites.rounds(tmp_path)
+    kept, sites.replies[1] = sites.replies[1], _silent
+    assert set(rounds.round(1, PARAMETERS)) == {0, 2}
+    rounds.round_seconds = 3600.0
+    assert set(rounds.round(2, PARAMETERS)) == {0, 2}
+    # It comes back with its answer to the round before, and is waited for again.
+    sites.replies[1] = lambda request, asked: [
+        *kept(RoundRequest.model_validate(dict(request) | {"round": 2}), asked),
+        *kept(request, asked),
+    ]
+    sites.replies.insert(0, sites.replies.pop(1))
+    assert set(rounds.round(3, PARAMETERS)) == {0, 1, 2}
+
+
+def test_a_round_that_nobody_answers_ends_the_run(tmp_path: Path) -> None:
+    sites = Sites()
+    sites.replies = [_silent, _silent, sites.refusing(2)]
+    with pytest.raises(InvalidParameter, match="at least one that answers, got '1 that refuse, 2 that are silent'"):
+        sites.rounds(tmp_path).round(1, PARAMETERS)
+
+
+def test_a_stop_in_a_round_leaves_it_to_be_asked_again_with_the_same_bytes(tmp_path: Path) -> None:
+    sites = Sites()
+    sites.replies = [_silent] * 3
+    with pytest.raises(TrainingStopped):
+        sites.rounds(tmp_path, stop=True).round(4, PARAMETERS)
+    sites.replies = [sites.answering(number) for number in range(3)]
+    assert len(_arrived(sites, tmp_path, 4)) == 3
+    assert sites.sent[0] == sites.sent[1]
+
+
+def test_a_coordinator_that_died_takes_finished_rounds_from_its_own_record(tmp_path: Path) -> None:
+    sites = Sites()
+    sites.replies[2] = _silent
+    first = _arrived(sites, tmp_path)
+    sites.replies = [_silent] * 3
+    assert _arrived(sites, tmp_path) == first == {0: [1, 1, 1], 1: [2, 2, 2]}
+    assert len(sites.sent) == 1
+    FederationRecord(tmp_path, sites.proposal.federation).forget(1)
+    assert FederationRecord(tmp_path, sites.proposal.federation).kept(1) is None
+
+
+def test_the_record_names_every_site_and_its_last_statement(tmp_path: Path) -> None:
+    sites = Sites()
+    sites.replies[2] = _silent
+    _arrived(sites, tmp_path)
+    with (tmp_path / "statements.jsonl").open("a") as file:
+        file.write('{"statement": "cut o')
+    _arrived(sites, tmp_path, 2)
+    artifacts = tmp_path / "artifacts"
+    artifacts.mkdir()
+    found = FederationRecord(tmp_path, sites.proposal.federation).finished(artifacts)
+    assert [(site.name, site.arrived, site.charged) for site in found] == [("a", 2, 2), ("b", 2, 2), ("c", 0, 0)]
+    lines = [json.loads(line) for line in (artifacts / "statements.jsonl").read_text().splitlines()]
+    assert digest(lines[-1]["statement"].encode()) == found[1].statement
+    for line in lines:
+        key = sites.keys["ab".index(json.loads(line["statement"])["site"])]
+        assert is_signed(public_text(key), bytes.fromhex(line["signature"]), DOMAIN + line["statement"].encode())
+
+
+@pytest.mark.parametrize(("numbers", "is_complex", "expected"), [(5, True, 6), (6, True, 6), (5, False, 5)])
+def test_complex_noise_comes_in_pairs(numbers: int, is_complex: bool, expected: int) -> None:
+    assert integers_released(numbers, is_complex=is_complex) == expected

@@ -1,0 +1,93 @@
+r"""A federation's sites, reached over Flower: from a job's spec and its coordinator's settings to rounds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zetadp.mechanisms import ComplexGaussian
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.engine.checkpoint import checkpointed_step
+from zetadp.trainer.engine.run import CHECKPOINT, MODEL, Setting
+from zetadp.trainer.errors import TrainingStopped
+from zetadp.trainer.sites.flower_line import FlowerLine
+from zetadp.trainer.sites.keys import load_key, public_text
+from zetadp.trainer.sites.proposal import Proposal
+from zetadp.trainer.sites.record import FederationRecord
+from zetadp.trainer.sites.rounds import Rounds, integers_released
+from zetadp.trainer.sites.settings import FEDERATION_VARIABLE, CoordinatorSettings, read_settings
+from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
+from zetadp.trainer.specs.execution_plan import ExecutionPlan
+from zetadp.trainer.specs.federation import SiteRecord
+from zetadp.trainer.specs.report import Stage
+
+
+@final
+class FlowerSites:
+    r"""See ``Sites``.
+
+    Raises:
+      InvalidParameter: this machine has no coordinator's settings, or its key isn't the spec's.
+    """
+
+    def __init__(self, spec: FederatedZetaDpSgd, plan: ExecutionPlan, setting: Setting) -> None:
+        path = os.environ.get(FEDERATION_VARIABLE)
+        if path is None:
+            raise InvalidParameter(FEDERATION_VARIABLE, "the path of a coordinator's settings, in the worker's environment", None)
+        self._settings = read_settings(CoordinatorSettings, Path(path))
+        self._key, self._proposal, self._setting = load_key(self._settings.key), Proposal.of(spec, plan), setting
+        if public_text(self._key) != self._proposal.federation.coordinator:
+            raise InvalidParameter(
+                "federation.coordinator", f"{public_text(self._key)}, this machine's", self._proposal.federation.coordinator
+            )
+        self._record = FederationRecord(setting.workdir, self._proposal.federation)
+        self._line = FlowerLine(self._settings, setting.workdir / "flower", self._still_wanted)
+        self._is_complex = isinstance(plan.mechanism, ComplexGaussian)
+        self._open = ExitStack()
+        self._rounds: Rounds | None = None
+        self._written = 0
+
+    def __enter__(self) -> Self:
+        self._setting.report(Stage(doing="starting Flower's server, and waiting for the sites"))
+        self._open.enter_context(self._line)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._open.close()
+
+    def round(self, number: int, parameters: NDArray[np.float32]) -> Mapping[int, NDArray[np.int64]]:
+        if self._rounds is None:
+            self._rounds = Rounds(
+                proposal=self._proposal,
+                key=self._key,
+                line=self._line,
+                record=self._record,
+                numbers=integers_released(len(parameters), is_complex=self._is_complex),
+                should_stop=self._setting.should_stop,
+                round_seconds=self._settings.round_seconds,
+                first_seconds=self._settings.first_seconds,
+            )
+        found = self._rounds.round(number, parameters)
+        self._forget()
+        return found
+
+    def records(self) -> tuple[SiteRecord, ...]:
+        return self._record.finished((self._setting.workdir / MODEL).parent)
+
+    def _forget(self) -> None:
+        # Reading it takes a while: only where it was written anew.
+        path = self._setting.workdir / CHECKPOINT
+        written = path.stat().st_mtime_ns if path.exists() else 0
+        if written != self._written:
+            self._written = written
+            self._record.forget(checkpointed_step(path))
+
+    def _still_wanted(self) -> None:
+        if self._setting.should_stop():
+            raise TrainingStopped(self._setting.resumed_from or 0)

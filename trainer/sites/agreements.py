@@ -1,0 +1,91 @@
+r"""The proposals that a site's operator has signed: nothing else is ever drawn for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Final, final
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from pydantic import StringConstraints
+
+from zetadp.mechanisms.base import Value
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data import data_set_facts
+from zetadp.trainer.sites.code import code_digest
+from zetadp.trainer.sites.keys import is_signed, public_text
+from zetadp.trainer.sites.proposal import Proposal
+from zetadp.trainer.sites.settings import SiteSettings
+from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
+from zetadp.trainer.specs.network_training import NoEvaluation
+
+DOMAIN: Final = b"zetadp agreement 1\n"
+
+
+@final
+class Agreement(Value):
+    """A proposal with the signature of a site's operator over its digest."""
+
+    proposal: Proposal
+    signature: Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{128}$")]
+
+
+def spec_at_site(proposal: Proposal, settings: SiteSettings) -> FederatedZetaDpSgd:
+    """The spec with the site's own data, about which nothing is ever measured."""
+    return FederatedZetaDpSgd.model_validate(dict(proposal.spec) | {"data": settings.data, "evaluation": NoEvaluation()})
+
+
+def check_proposal(proposal: Proposal, settings: SiteSettings, public: str) -> None:
+    r"""Whether this site can take part.
+
+    Raises:
+      InvalidParameter: the proposal names another key, runs other code, protects another unit, or doesn't fit the site's data.
+    """
+    number = proposal.federation.number(settings.name)
+    expected = None if number is None else proposal.federation.sites[number].key
+    if expected != public:
+        raise InvalidParameter("spec.federation.sites", f"a list with {settings.name!r} and its key {public}", expected)
+    if proposal.code != code_digest():
+        raise InvalidParameter("code", f"{code_digest()}, that of the code installed here", proposal.code)
+    sensitivity, budget = proposal.plan.mechanism.sensitivity, settings.budget
+    for what, theirs, ours in (("adjacency", sensitivity.adjacency, budget.adjacency), ("unit", sensitivity.unit, budget.unit)):
+        if theirs != ours:
+            raise InvalidParameter(f"plan.{what}", f"{ours!r}, that of the site's budget", theirs)
+    if proposal.spec.reproducible and not settings.allows_seeds:
+        raise InvalidParameter("spec.reproducible", "false: noise from a seed hides nothing from whoever knows it", True)
+    spec_at_site(proposal, settings).check_plan(proposal.plan, data_set_facts(settings.data))
+
+
+def agree(proposal: Proposal, settings: SiteSettings, key: Ed25519PrivateKey) -> Path:
+    """Signs the proposal and keeps it. Raises as ``check_proposal``."""
+    check_proposal(proposal, settings, public_text(key))
+    agreement = Agreement(proposal=proposal, signature=key.sign(DOMAIN + proposal.digest.encode()).hex())
+    settings.agreements.mkdir(parents=True, exist_ok=True)
+    path = settings.agreements / f"{proposal.digest}.json"
+    unfinished = path.with_suffix(".new")
+    with unfinished.open("w") as file:
+        file.write(agreement.model_dump_json())
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(path)
+    return path
+
+
+def agreements_in(folder: Path, public: str) -> Mapping[str, Proposal]:
+    r"""The proposals that are signed with this key, by their digests.
+
+    Raises:
+      InvalidParameter: a file isn't an agreement, or another key signed it.
+    """
+    found: dict[str, Proposal] = {}
+    for path in sorted(folder.glob("*.json")):
+        try:
+            agreement = Agreement.model_validate_json(path.read_bytes())
+        except ValueError as error:
+            raise InvalidParameter(path.name, "an agreement", "another file") from error
+        digest = agreement.proposal.digest
+        if not is_signed(public, bytes.fromhex(agreement.signature), DOMAIN + digest.encode()):
+            raise InvalidParameter(path.name, "signed with the site's key", agreement.signature)
+        found[digest] = agreement.proposal
+    return found

@@ -1,0 +1,158 @@
+r"""A coordinator's rounds: a signed request to all sites, and what counts of the answers that come until time is up."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol, final
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from numpy.typing import NDArray
+
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.errors import TrainingStopped
+from zetadp.trainer.sites.messages import Opened, Refusal, RoundRequest, Statement, digest, opened, read, sealed, unpack
+from zetadp.trainer.sites.proposal import Proposal
+from zetadp.trainer.sites.record import FederationRecord
+
+LOOK_SECONDS: Final = 0.2
+"""How often a coordinator that waits looks whether it should stop."""
+
+LARGEST: Final = 2**52
+"""A release's integers are below: further ones would be rounded."""
+
+Answers = dict[int, tuple[Statement, Opened]]
+
+
+class Line(Protocol):
+    """The way to all sites at once."""
+
+    def send(self, frame: bytes) -> None:
+        """To every site that is there, and to those that come until the next one. Raises OSError if the way is gone."""
+        ...
+
+    def receive(self, seconds: float) -> bytes | None:
+        """The next answer of any site; None if none comes in time. Raises OSError if the way is gone."""
+        ...
+
+
+@final
+@dataclass
+class Rounds:
+    r"""The rounds of one run.
+
+    Attributes:
+      numbers: integers in an answer.
+      should_stop: of the run.
+      round_seconds: how long a round waits for the sites that answered the one before.
+      first_seconds: how long it waits for any site.
+    """
+
+    proposal: Proposal
+    key: Ed25519PrivateKey
+    line: Line
+    record: FederationRecord
+    numbers: int
+    should_stop: Callable[[], bool]
+    round_seconds: float
+    first_seconds: float
+    _present: set[int] | None = field(default=None, init=False)
+    _told: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]], init=False)
+
+    def round(self, number: int, parameters: NDArray[np.float32]) -> Mapping[int, NDArray[np.int64]]:
+        r"""What arrived of a round, by sites' numbers.
+
+        Raises:
+          TrainingStopped: a stop was requested before it was over; asked again, each site gives the answer that it has given.
+          InvalidParameter: no site answers.
+          OSError: the way to the sites is gone.
+        """
+        payload = np.ascontiguousarray(parameters, "<f4").tobytes()
+        request = RoundRequest(proposal=self.proposal.digest, round=number, numbers=len(parameters), payload=digest(payload))
+        frame = sealed(request, payload, self.key)
+        asked = digest(opened(frame).header)
+        kept = self.record.kept(number)
+        answers: Answers = {}
+        if kept is not None:
+            for found in kept:
+                self._take(found, asked, number, answers, set())
+        else:
+            self.line.send(frame)
+            self._wait(asked, number, answers)
+            self.record.keep(number, answers)
+        return {site: unpack(found.payload, statement.numbers, statement.width) for site, (statement, found) in answers.items()}
+
+    def _wait(self, asked: str, number: int, answers: Answers) -> None:
+        sites = set(range(len(self.proposal.federation.sites)))
+        refused: set[int] = set()
+        awaited = sites if self._present is None else set(self._present)
+        began = time.monotonic()
+        patience = self.first_seconds if self._present is None else self.round_seconds
+        while not awaited <= answers.keys() | refused or (not answers and refused != sites):
+            if self.should_stop():
+                raise TrainingStopped(number - 1)
+            if time.monotonic() - began > (patience if answers else self.first_seconds):
+                break
+            frame = self.line.receive(LOOK_SECONDS)
+            if frame is not None:
+                self._heard(frame, asked, number, answers, refused)
+        if not answers:
+            raise InvalidParameter(
+                "sites", "at least one that answers", f"{len(refused)} that refuse, {len(sites - refused)} that are silent"
+            )
+        # Whoever is missing isn't waited for again until it is heard of.
+        self._present = set(answers)
+
+    def _heard(self, frame: bytes, asked: str, number: int, answers: Answers, refused: set[int]) -> None:
+        try:
+            found = opened(frame)
+        except InvalidParameter:
+            return
+        site = self._take(found, asked, number, answers, refused)
+        if site is not None and self._present is not None:
+            self._present.add(site)
+
+    def _take(self, found: Opened, asked: str, number: int, answers: Answers, refused: set[int]) -> int | None:
+        """Takes an answer that counts; the site that it is from, if its signature says so."""
+        try:
+            header = read(Refusal, found) if found.header.startswith(b'{"kind":"refusal"') else read(Statement, found)
+        except InvalidParameter:
+            return None
+        federation = self.proposal.federation
+        site = federation.number(header.site)
+        if site is None or not found.is_by(federation.sites[site].key):
+            return None
+        if isinstance(header, Refusal):
+            if header.round == number or header.reason == "unreadable":
+                refused.add(site)
+                self._tell(site, f"site {header.site} refuses round {number}: {header.reason}")
+            return site
+        if header.proposal != self.proposal.digest or header.round != number or header.request != asked or site in answers:
+            return site  # late, or sent twice
+        if not self._is_release(header, found.payload):
+            self._tell(site, f"site {header.site} sent something else than {self.numbers} integers below 2^52: it counts as zero")
+            refused.add(site)
+            return site
+        answers[site] = header, found
+        return site
+
+    def _is_release(self, header: Statement, payload: bytes) -> bool:
+        if header.numbers != self.numbers or len(payload) != header.numbers * header.width:
+            return False
+        integers = unpack(payload, header.numbers, header.width)
+        return -LARGEST < int(integers.min()) <= int(integers.max()) < LARGEST
+
+    def _tell(self, site: int, line: str) -> None:
+        """In the job's log, once for each kind of trouble."""
+        kind = line.rsplit(":", 1)[-1]
+        if (site, kind) not in self._told:
+            self._told.add((site, kind))
+            sys.stderr.write(f"{line}\n")
+
+
+def integers_released(numbers: int, *, is_complex: bool) -> int:
+    """How many integers a site releases for a gradient of so many real numbers: pairs of them where the noise is complex."""
+    return numbers + numbers % 2 if is_complex else numbers

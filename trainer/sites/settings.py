@@ -1,0 +1,162 @@
+r"""One file of settings for a site, and one for a coordinator: YAML, with paths relative to the file's folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final, Self, TypeVar, final
+
+import yaml
+from pydantic import Field, Strict, StringConstraints, model_validator
+
+from zetadp.accountants.filters import RdpTargetBudget
+from zetadp.mechanisms.base import Adjacency, OpenProbability, Positive, PrivacyUnit, Value
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data import DataSpec
+from zetadp.trainer.specs.base import RuntimeSpec, Seed
+from zetadp.trainer.specs.federation import SiteName
+
+FEDERATION_VARIABLE: Final = "ZETADP_FEDERATION"
+"""The environment variable with the path of a coordinator's settings."""
+ORDERS = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+"""Renyi orders of a site's budget, which each answer for a sixth of its delta."""
+
+Address = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?:[1-9][0-9]{0,4}$")]
+"""A host and its port."""
+
+
+@final
+class SiteBudget(Value):
+    """(epsilon, delta) for each unit, of all that the site ever releases under its ledger, however rounds are chosen."""
+
+    epsilon: Positive
+    delta: OpenProbability
+    adjacency: Adjacency
+    unit: PrivacyUnit
+
+    @property
+    def budget(self) -> RdpTargetBudget:
+        """As the filter has it."""
+        return RdpTargetBudget(epsilon=self.epsilon, delta=self.delta, orders=ORDERS)
+
+
+@final
+class Share(Value):
+    r"""For demonstrations: the units that site ``number`` of ``sites`` would have if a public data set were dealt to all of them.
+
+    Attributes:
+      seed: with a unit's own key it decides its site, as ``distribution_seed`` does where a federation is simulated.
+    """
+
+    number: Annotated[int, Strict(), Field(ge=0)]
+    sites: Annotated[int, Strict(), Field(ge=1)]
+    seed: Seed
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.number >= self.sites:
+            raise InvalidParameter("share.number", f"below the {self.sites} sites", self.number)
+        return self
+
+
+@final
+class SiteSettings(Value):
+    r"""Of a site.
+
+    Attributes:
+      name: the site's, as the proposal has it.
+      superlink: the coordinator's host and port, to which the site connects; it never opens a port.
+      state: the folder of the site's key, its ledger and the proposals that it agreed to. Never restored from a backup: a ledger that
+        forgot rounds would admit them again.
+      data: the site's own.
+      share: of a public data set, for demonstrations; None if all of the data's training records are the site's.
+      budget: the site's own.
+      root_certificate: of the coordinator's server, in PEM; None for those that the system trusts.
+      insecure: no encryption, for tests on one machine.
+      node_key: the key that Flower's server knows this node by (an EC key as OpenSSH writes it); None if it knows no nodes.
+      flower: the folder of Flower's environment; None for the one that ``zetadp federation flower`` makes.
+      allows_seeds: takes part in reproducible federations, whose noise hides nothing from whoever knows the seed.
+    """
+
+    name: SiteName
+    superlink: Address
+    state: Path
+    data: DataSpec
+    share: Share | None = None
+    budget: SiteBudget
+    runtime: RuntimeSpec = RuntimeSpec(device="cpu", threads=1)
+    root_certificate: Path | None = None
+    insecure: Annotated[bool, Strict()] = False
+    node_key: Path | None = None
+    flower: Path | None = None
+    allows_seeds: Annotated[bool, Strict()] = False
+
+    @property
+    def key_file(self) -> Path:
+        """The site's private key."""
+        return self.state / "site.pem"
+
+    @property
+    def ledger_file(self) -> Path:
+        """The site's ledger."""
+        return self.state / "ledger.sqlite"
+
+    @property
+    def agreements(self) -> Path:
+        """The folder of the proposals that were agreed to."""
+        return self.state / "agreements"
+
+
+@final
+class CoordinatorSettings(Value):
+    r"""Of whoever runs a federation's jobs; a worker finds them by ``ZETADP_FEDERATION``.
+
+    Attributes:
+      key: the file of the private key whose public half is in the spec.
+      listen: where Flower's server (SuperLink) listens for sites.
+      round_seconds: how long a round waits for sites that answered the one before.
+      first_seconds: how long the first round waits for all sites.
+      certificate, certificate_key, root_certificate: for TLS, in PEM; all of them, or none with ``insecure``.
+      node_keys: the folder with the sites' nodes' public keys (OpenSSH, one in a file); None to admit any node. What a node sends counts
+        only with its site's signature either way.
+      flower: as a site's.
+    """
+
+    key: Path
+    listen: Address
+    round_seconds: Annotated[float, Field(gt=0.0, le=86_400.0, allow_inf_nan=False)] = 60.0
+    first_seconds: Annotated[float, Field(gt=0.0, le=86_400.0, allow_inf_nan=False)] = 600.0
+    certificate: Path | None = None
+    certificate_key: Path | None = None
+    root_certificate: Path | None = None
+    insecure: Annotated[bool, Strict()] = False
+    node_keys: Path | None = None
+    flower: Path | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        given = [part is not None for part in (self.certificate, self.certificate_key, self.root_certificate)]
+        if any(given) == self.insecure or (any(given) and not all(given)):
+            raise InvalidParameter("certificate", "given with certificate_key and root_certificate, or insecure: true", given)
+        return self
+
+
+_Settings = TypeVar("_Settings", SiteSettings, CoordinatorSettings)
+_PATHS = {"state", "root_certificate", "node_key", "flower", "key", "certificate", "certificate_key", "node_keys"}
+
+
+def read_settings(kind: type[_Settings], path: Path) -> _Settings:
+    r"""The settings in a file.
+
+    Raises:
+      InvalidParameter: it isn't YAML.
+      ValidationError: names the field and what was expected.
+      OSError: it can't be read.
+    """
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InvalidParameter("settings", "a YAML file", str(path)) from error
+    if isinstance(found, dict):
+        folder = path.absolute().parent
+        found = {name: str(folder / value) if name in _PATHS and isinstance(value, str) else value for name, value in found.items()}
+    return kind.model_validate(found)

@@ -1,0 +1,123 @@
+r"""A site: what it answers to a coordinator's requests. Everything is checked against what its operator signed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from threading import Lock
+from typing import Any, final
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from numpy.typing import NDArray
+
+from zetadp.mechanisms.errors import InvalidParameter, PrivacyError
+from zetadp.trainer.sites.code import code_digest
+from zetadp.trainer.sites.ledger import Reserved, RoundRefused, SiteLedger
+from zetadp.trainer.sites.messages import FIRST, Opened, Reason, Refusal, RoundRequest, Statement, digest, opened, pack, read, sealed
+from zetadp.trainer.sites.proposal import Proposal
+
+Parameters = NDArray[np.float32]
+Draw = Callable[[int, Parameters], NDArray[np.int64]]
+"""A round's number and the parameters, (numbers,) -> the integers of a new noisy sum; called once for a round, after it was charged."""
+Drawing = Callable[[Proposal], tuple[int, Draw]]
+"""A proposal -> the number of its network's parameters, and how its rounds are drawn."""
+
+
+@final
+class Site:
+    r"""Answers requests, one at a time.
+
+    Args:
+      name, key: the site's.
+      agreed: gives the proposals that the operator has signed, by digest.
+      drawing: prepares a proposal's training the first time that it is asked for; raises PrivacyError if it can't be trained here.
+      failed: is told of an error, for the site's own log.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        key: Ed25519PrivateKey,
+        ledger: SiteLedger,
+        agreed: Callable[[], Mapping[str, Proposal]],
+        drawing: Drawing,
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self._name, self._key, self._ledger, self._agreed, self._drawing, self._failed = name, key, ledger, agreed, drawing, failed
+        self._prepared: dict[str, tuple[int, Draw]] = {}
+        self._one_at_a_time = Lock()
+
+    def answer(self, frame: bytes) -> bytes:
+        """The signed answer to a request: a statement with integers, or a refusal. It never raises because of what it was sent."""
+        with self._one_at_a_time:
+            try:
+                request = read(RoundRequest, found := opened(frame))
+            except InvalidParameter:
+                return self._refusal(FIRST, 0, "unreadable")
+            try:
+                return self._answer(request, found)
+            except RoundRefused as refused:
+                return self._refusal(request.proposal, request.round, refused.reason)
+            except Exception as error:
+                # Whatever it is, the coordinator learns no more than that, and a round that was charged stays so.
+                self._failed(error)
+                return self._refusal(request.proposal, request.round, "failed")
+
+    def _answer(self, request: RoundRequest, found: Opened) -> bytes:
+        proposal = self._agreed().get(request.proposal)
+        if proposal is None:
+            raise RoundRefused("not_agreed")
+        if not found.is_by(proposal.federation.coordinator):
+            raise RoundRefused("not_signed")
+        if proposal.code != code_digest():
+            raise RoundRefused("other_code")
+        if request.round > proposal.plan.steps:
+            raise RoundRefused("no_such_round")
+        numbers, draw = self._ready(proposal)
+        parameters = _parameters(found.payload, numbers) if request.numbers == numbers else None
+        if parameters is None:
+            raise RoundRefused("parameters")
+        asked = digest(found.header)
+        reserved = self._ledger.reserve(request.proposal, proposal.plan.event_after(1), request.round, asked)
+        if isinstance(reserved, bytes):
+            return reserved
+        return self._drawn(request, asked, reserved, draw(request.round, parameters))
+
+    def _drawn(self, request: RoundRequest, asked: str, reserved: Reserved, integers: NDArray[np.int64]) -> bytes:
+        width, payload = pack(integers)
+        statement = Statement(
+            proposal=request.proposal,
+            site=self._name,
+            round=request.round,
+            request=asked,
+            numbers=len(integers),
+            width=width,
+            payload=digest(payload),
+            previous=reserved.previous,
+            charged=reserved.charged,
+        )
+        frame = sealed(statement, payload, self._key)
+        self._ledger.answered(request.proposal, request.round, digest(opened(frame).header), frame)
+        return frame
+
+    def _ready(self, proposal: Proposal) -> tuple[int, Draw]:
+        found = self._prepared.get(proposal.digest)
+        if found is None:
+            found = self._prepared[proposal.digest] = self._drawing(proposal)
+        return found
+
+    def _refusal(self, proposal: str, number: int, reason: Reason) -> bytes:
+        try:
+            charged = self._ledger.charged(proposal)
+        except (PrivacyError, OSError) as error:
+            self._failed(error)
+            charged = 0
+        return sealed(Refusal(proposal=proposal, site=self._name, round=number, reason=reason, charged=charged), b"", self._key)
+
+
+def _parameters(payload: bytes, numbers: int) -> Parameters | None:
+    """The parameters; None if they are of another length or not finite."""
+    if len(payload) != 4 * numbers:
+        return None
+    found: NDArray[Any] = np.frombuffer(payload, "<f4").astype(np.float32)
+    return found if np.isfinite(found).all() else None

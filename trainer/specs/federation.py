@@ -1,0 +1,71 @@
+r"""Who takes part in a federation over a network: the coordinator's key, and each site's name and key. Free of torch."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self, final
+
+from pydantic import Field, StringConstraints, model_validator
+
+from zetadp.mechanisms.base import Tally, Value, is_absent
+from zetadp.mechanisms.errors import InvalidParameter
+
+MOST_SITES = 64
+"""The most sites of a federation over a network: a certificate names each."""
+
+SiteName = Annotated[str, StringConstraints(strict=True, pattern=r"^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$")]
+KeyHex = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{64}$")]
+"""An Ed25519 public key, 32 bytes in hexadecimal."""
+
+
+@final
+class FederatedSite(Value):
+    """A site's name, and the public key that its statements are signed with."""
+
+    name: SiteName
+    key: KeyHex
+
+
+@final
+class Federation(Value):
+    r"""Whom each site has agreed to work with.
+
+    Attributes:
+      name: of this federation; sites refuse to begin a second one with the same name and settings, whose rounds they have answered.
+      coordinator: the public key that every round's request is signed with.
+      sites: in their order, which gives each its number from 0.
+    Raises:
+      ValidationError: a name or a key is there twice.
+    """
+
+    name: SiteName
+    coordinator: KeyHex
+    sites: Annotated[tuple[FederatedSite, ...], Field(min_length=2, max_length=MOST_SITES)]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        keys = [self.coordinator, *(site.key for site in self.sites)]
+        for what, found in (("names", [site.name for site in self.sites]), ("keys", keys)):
+            if len(set(found)) != len(found):
+                raise InvalidParameter("federation", f"of participants with different {what}", found)
+        return self
+
+    def number(self, name: str) -> int | None:
+        """A site's number; None if it takes no part."""
+        return next((number for number, site in enumerate(self.sites) if site.name == name), None)
+
+
+@final
+class SiteRecord(Value):
+    r"""What became of one site's part in a run, as the coordinator can prove it by the site's own statements.
+
+    Attributes:
+      arrived: rounds whose noisy sum arrived; what didn't counts as zero.
+      charged: rounds that its ledger had charged by its last statement, those whose answer was lost included.
+      statement: SHA-256 of its last statement, which has that of the one before it; absent where it never answered.
+    """
+
+    name: SiteName
+    key: KeyHex
+    arrived: Tally
+    charged: Tally
+    statement: KeyHex | None = Field(default=None, exclude_if=is_absent)
