@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from zetadp.trainer.data.uploaded import UPLOADED_VARIABLE
+from zetadp.trainer.specs.algorithms.federation import FEDERATION_VARIABLE
 
 DATA_SETS_DIR = "ZETADP_DATA_SETS_DIR"
-"""The one setting of the service that a child sees: the folder of data sets. It also gets the folder of uploaded ones."""
+"""The setting of the service that a child sees: the folder of data sets. It also gets the folder of uploaded ones."""
 
 WITHHELD = ("ZETADP_", "AWS_")
 
@@ -22,7 +23,7 @@ the page faults of allocating it again cost as much time as the arithmetic on it
 
 def child_environment(environment: Mapping[str, str], data_sets_dir: Path | None, uploaded_dir: Path | None = None) -> dict[str, str]:
     """The service's environment without its settings, which may hold a password, and without the credentials of its storage (``AWS_``),
-    since no child reads from there; but with the folders of the data sets.
+    since no child reads from there; but with the folders of the data sets, and the path of a federation's settings.
 
     Memory is kept as ``MEMORY_KEPT`` says, unless the operator set either of its variables.
 
@@ -31,7 +32,7 @@ def child_environment(environment: Mapping[str, str], data_sets_dir: Path | None
     >>> child_environment({"AWS_SECRET_ACCESS_KEY": "secret", "MALLOC_TRIM_THRESHOLD_": "0"}, None)
     {'MALLOC_TRIM_THRESHOLD_': '0'}
     """
-    found = {name: value for name, value in environment.items() if not name.startswith(WITHHELD)}
+    found = {name: value for name, value in environment.items() if name == FEDERATION_VARIABLE or not name.startswith(WITHHELD)}
     if MEMORY_KEPT.keys().isdisjoint(found):
         # Both or neither: setting one alone also switches off how glibc adapts the other.
         found |= MEMORY_KEPT

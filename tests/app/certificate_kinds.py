@@ -207,6 +207,16 @@ FEDERATED: Document = {
     "distribution_seed": 0,
     "expected_batch_size": 30,
 }
+SITES: Document = {
+    "nodes": 2,
+    "declared_units": 1000,
+    "transport": "flower",
+    "federation": {
+        "name": "two-sites",
+        "coordinator": "a" * 64,
+        "sites": [{"name": "north", "key": "b" * 64}, {"name": "south", "key": "c" * 64}],
+    },
+}
 PRIVATE: Document = {"evaluation": {"kind": "private_accuracy", "noise_std": 20.0, "every_steps": 15}}
 PATIENTS: Document = {
     "data": {"kind": "mri_phantoms", "patients": 40, "test_patients": 2, "slices": 1, "seed": 0},
@@ -227,6 +237,7 @@ SETTINGS: dict[str, Document] = {
     | {"privacy": {"adjacency": "add_remove", "unit": "slice", "delta": 1e-4, "noise_multiplier": 4.0}, "records_per_user": None},
     "federated_patients": PATIENTS | FEDERATED | {"expected_batch_size": 5},
     "federated": FEDERATED,
+    "sites": FEDERATED | SITES,
     "declared": {"declared_units": 1000},
     "declared_patients": PATIENTS | {"declared_units": 64},
     "per_layer": {"clipping": {"kind": "per_layer"}},

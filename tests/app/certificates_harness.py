@@ -21,6 +21,9 @@ from zetadp.app.kit.settings import Settings
 from zetadp.mechanisms import RandomOrigin
 from zetadp.trainer import AnyTrainingSpec, RuntimeSpec
 from zetadp.trainer.data import data_set_facts
+from zetadp.trainer.sites.record import STATEMENTS
+from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
+from zetadp.trainer.specs.algorithms.federation import SiteRecord
 from zetadp.trainer.specs.algorithms.obfuscation import Obfuscation
 from zetadp.trainer.specs.attack_findings import AttackFigure, AttackFindings, AttackName, CurvePoint, Measure
 from zetadp.trainer.specs.obfuscation.methods import NoisyRotation
@@ -58,6 +61,9 @@ def run_of(document: dict[str, object], directory: Path) -> CertificateInput:
     models = {name: directory / name for name in model_files(plan)}
     for path in models.values():
         path.write_bytes(MODEL)
+    if isinstance(spec, FederatedZetaDpSgd) and spec.federation is not None:
+        models[STATEMENTS] = directory / STATEMENTS
+        models[STATEMENTS].write_bytes(b"{}\n")
     (directory / "spec.json").write_bytes(spec_file(spec))
     measured: dict[MetricName, float] = {"accuracy": 0.875} if facts.task == "classification" else {"score": -0.25, "score_all_zero": 0.5}
     report = RunReport(
@@ -78,6 +84,7 @@ def run_of(document: dict[str, object], directory: Path) -> CertificateInput:
         hardware="a processor, 1 thread",
         training_seconds=3.4,
         attacks=_attacks(spec),
+        sites=_sites(spec),
     )
     started = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
     finished = datetime(2026, 1, 2, 3, 5, 0, tzinfo=UTC)
@@ -89,6 +96,14 @@ def figure(attack: AttackName, measure: Measure, value: float, chance: float) ->
     return AttackFigure(
         attack=attack, measure=measure, value=value, lower=0.99 * value, upper=min(1.01 * value, 1.0), chance=chance, trials=363
     )
+
+
+def _sites(spec: AnyTrainingSpec) -> tuple[SiteRecord, ...]:
+    if not isinstance(spec, FederatedZetaDpSgd) or spec.federation is None:
+        return ()
+    first, *others = spec.federation.sites
+    silent = SiteRecord(name=first.name, key=first.key, arrived=0, charged=0)
+    return silent, *(SiteRecord(name=one.name, key=one.key, arrived=12, charged=13, statement="d" * 64) for one in others)
 
 
 def _attacks(spec: AnyTrainingSpec) -> AttackFindings | None:

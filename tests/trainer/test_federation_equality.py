@@ -24,8 +24,8 @@ from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.settings import SiteSettings
 from zetadp.trainer.sites.site import Site
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
+from zetadp.trainer.specs.algorithms.federation import SiteRecord
 from zetadp.trainer.specs.base import RuntimeSpec
-from zetadp.trainer.specs.federation import SiteRecord
 from zetadp.trainer.specs.report import RunReport
 
 SITES = 2

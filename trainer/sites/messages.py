@@ -17,7 +17,7 @@ from pydantic import Field, Strict, StringConstraints
 from zetadp.mechanisms.base import Count, Tally, Value
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.sites.keys import SIGNATURE_BYTES, is_signed
-from zetadp.trainer.specs.federation import SiteName
+from zetadp.trainer.specs.algorithms.federation import SiteName
 
 DOMAIN: Final = b"zetadp federation 1\n"
 LONGEST_HEADER: Final = 4096

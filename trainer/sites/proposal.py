@@ -12,8 +12,8 @@ from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.sites.code import code_digest
 from zetadp.trainer.sites.messages import Sha256, digest
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
+from zetadp.trainer.specs.algorithms.federation import Federation
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
-from zetadp.trainer.specs.federation import Federation
 
 
 @final

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from zetadp.mechanisms.errors import InvalidParameter
-from zetadp.trainer.sites.messages import Opened, Statement, digest, opened
-from zetadp.trainer.specs.federation import Federation, SiteRecord
+from zetadp.trainer.sites.messages import FIRST, Opened, Statement, digest, opened
+from zetadp.trainer.specs.algorithms.federation import Federation, SiteRecord
 
 STATEMENTS: Final = "statements.jsonl"
 ROUNDS: Final = "rounds"
@@ -73,6 +73,49 @@ class FederationRecord:
         return SiteRecord(name=name, key=key, arrived=len(rounds), charged=last.charged, statement=digest(found.header))
 
 
+def checked_statements(
+    federation: Federation, proposal: str, rounds: int, content: bytes
+) -> tuple[tuple[SiteRecord, ...], tuple[str, ...]]:
+    r"""What a file's statements say of each site, and where one doesn't follow the one before: an answer there never arrived.
+
+    Args:
+      proposal: its digest.
+      rounds: that were agreed on.
+      content: of ``statements.jsonl``.
+    Raises:
+      InvalidParameter: a line isn't a statement of a site of this federation, signed by it; or two are of one round, or charge wrongly.
+    """
+    last: dict[str, tuple[Statement, Opened]] = {}
+    arrived: dict[str, int] = {}
+    gaps: list[str] = []
+    for line in content.splitlines():
+        statement, found = read_line(line)
+        number = federation.number(statement.site)
+        if number is None or not found.is_by(federation.sites[number].key):
+            raise InvalidParameter("statement", "signed by a site of the federation", line[:100])
+        if statement.proposal != proposal or statement.round > rounds:
+            raise InvalidParameter("statement", f"of proposal {proposal} and a round up to {rounds}", line[:200])
+        before = last.get(statement.site)
+        past = (0, 0) if before is None else (before[0].round, before[0].charged)
+        if not past[0] < statement.round or not past[1] < statement.charged <= statement.round:
+            raise InvalidParameter("statement", f"after round {past[0]}, with more than {past[1]} rounds charged", line[:200])
+        if statement.previous != (FIRST if before is None else digest(before[1].header)) or statement.charged != past[1] + 1:
+            gaps.append(f"{statement.site}, before round {statement.round}: rounds were charged whose answers aren't here")
+        last[statement.site] = statement, found
+        arrived[statement.site] = arrived.get(statement.site, 0) + 1
+    records = (
+        SiteRecord(
+            name=site.name,
+            key=site.key,
+            arrived=arrived.get(site.name, 0),
+            charged=last[site.name][0].charged if site.name in last else 0,
+            statement=digest(last[site.name][1].header) if site.name in last else None,
+        )
+        for site in federation.sites
+    )
+    return tuple(records), tuple(gaps)
+
+
 def read_line(line: bytes) -> tuple[Statement, Opened]:
     """A line of ``statements.jsonl``. Raises InvalidParameter if it isn't one; its signature isn't checked."""
     try:
@@ -100,4 +143,4 @@ def _split(content: bytes) -> list[bytes]:
     return frames
 
 
-__all__ = ["STATEMENTS", "FederationRecord", "read_line"]
+__all__ = ["STATEMENTS", "FederationRecord", "checked_statements", "read_line"]

@@ -3,7 +3,7 @@ r"""One file of settings for a site, and one for a coordinator: YAML, with paths
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final, Self, TypeVar, final
+from typing import Annotated, Self, TypeVar, final
 
 import yaml
 from pydantic import Field, Strict, StringConstraints, model_validator
@@ -12,11 +12,9 @@ from zetadp.accountants.filters import RdpTargetBudget
 from zetadp.mechanisms.base import Adjacency, OpenProbability, Positive, PrivacyUnit, Value
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data import DataSpec
+from zetadp.trainer.specs.algorithms.federation import SiteName
 from zetadp.trainer.specs.base import RuntimeSpec, Seed
-from zetadp.trainer.specs.federation import SiteName
 
-FEDERATION_VARIABLE: Final = "ZETADP_FEDERATION"
-"""The environment variable with the path of a coordinator's settings."""
 ORDERS = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 """Renyi orders of a site's budget, which each answer for a sixth of its delta."""
 

@@ -15,6 +15,8 @@ from zetadp.app.certificates.facts.planned import differences, has_counts, model
 from zetadp.mechanisms import RandomOrigin
 from zetadp.trainer import AnyPlan, AnyTrainingSpec, OwnModule, RuntimeSpec
 from zetadp.trainer.data import DataSetFacts
+from zetadp.trainer.sites.record import STATEMENTS
+from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
 from zetadp.trainer.specs.report import RunReport
 
 
@@ -78,9 +80,11 @@ def check_run(given: CertificateInput, facts: DataSetFacts) -> None:
         ("private evaluations", given.spec.held_out == "private", has_counts(plan)),
         ("the origin of the randomness", origin.value, report.random_origin.value),
         ("the number of canaries", given.spec.canaries, report.audit and report.audit.canaries),
+        ("the sites", _sites_of(given.spec), tuple((site.name, site.key) for site in report.sites)),
         ("whether attacks were tried", given.spec.runs_attacks, report.attacks is not None),
         *(("the audit", "consistent", f"violated by {what}") for what in _violations(report)),
         *(("a model file", name, name if name in given.artifacts else None) for name in model_files(plan)),
+        *(("a file of statements", STATEMENTS, STATEMENTS if STATEMENTS in given.artifacts else None) for _ in report.sites[:1]),
         *differences(given.spec.replanned(facts, plan), plan),
     )
     for what, planned, reported in pairs:
@@ -89,6 +93,12 @@ def check_run(given: CertificateInput, facts: DataSetFacts) -> None:
     for what, time in (("the start", given.started), ("the end", given.finished)):
         if time.tzinfo is None:
             raise CertificateRefused(f"the time of {what}", "a time with its zone", time.isoformat())
+
+
+def _sites_of(spec: AnyTrainingSpec | OwnModule) -> tuple[tuple[str, str], ...]:
+    """The names and keys of the sites that a network connects."""
+    federation = spec.federation if isinstance(spec, FederatedZetaDpSgd) else None
+    return () if federation is None else tuple((site.name, site.key) for site in federation.sites)
 
 
 def _steps(given: CertificateInput) -> int:

@@ -32,6 +32,7 @@ from zetadp.mechanisms import RandomOrigin
 from zetadp.mechanisms.base import Count, Tally, Value, is_absent
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import CERTIFIED, AnyPlan
+from zetadp.trainer.specs.algorithms.federation import MOST_SITES, SiteRecord
 from zetadp.trainer.specs.plans import PartName
 from zetadp.trainer.specs.report import HeldOut, MetricName
 
@@ -149,6 +150,7 @@ class RunFacts(Value):
       samples: how many were tested for being drawn as the plan says, and passed; absent where none were.
       canaries: what made-up units found; absent where there were none.
       attacks: that were tried on obfuscated features; absent where there were none.
+      sites: that a network connected, as their own statements say; absent where all was done in one place.
     """
 
     steps_released: Count
@@ -165,6 +167,7 @@ class RunFacts(Value):
     samples: Annotated[Count | None, Field(exclude_if=is_absent)] = None
     canaries: Annotated[CanaryFacts | None, Field(exclude_if=is_absent)] = None
     attacks: Annotated[AttackFacts | None, Field(exclude_if=is_absent)] = None
+    sites: Annotated[tuple[SiteRecord, ...], Field(max_length=MOST_SITES, exclude_if=is_absent)] = ()
 
 
 @final

@@ -55,6 +55,7 @@ def predicate_of(given: CertificateInput, facts: DataSetFacts) -> PrivacyCertifi
             samples=tested_samples(report),
             canaries=canary_facts(report.audit),
             attacks=attack_facts(report.attacks),
+            sites=report.sites,
         ),
         environment=Environment(
             versions=dict(sorted({**library_versions(), **report.versions}.items())),

@@ -153,8 +153,25 @@ def _audit_problems(certificate: PrivacyCertificate) -> Iterator[str]:
         yield f"run.attacks: stated, but {certificate.job.algorithm} sends no features that could be attacked"
     if certificate.environment.precision != "float32" and not plan.allows_half_precision:
         yield f"environment.precision: {certificate.environment.precision}, but such a plan is computed in float32 or better"
+    yield from _site_problems(certificate)
     if "keyed" in run.generator:
         yield "run.generator: says where its keys came from, which run.random_origin alone does"
+
+
+def _site_problems(certificate: PrivacyCertificate) -> Iterator[str]:
+    plan, run = certificate.plan, certificate.run
+    if not run.sites:
+        return
+    sampling = plan.sampling if isinstance(plan, ExecutionPlan) else None
+    if not isinstance(sampling, FederatedSampling) or sampling.nodes != len(run.sites) or not sampling.is_declared:
+        yield f"run.sites: {len(run.sites)} are stated, but the plan isn't one of as many nodes with a declared number of units"
+    if len({site.name for site in run.sites}) != len(run.sites) or len({site.key for site in run.sites}) != len(run.sites):
+        yield "run.sites: a name or a key is stated twice"
+    for site in run.sites:
+        if not site.arrived <= site.charged <= run.steps_released or (site.statement is None) != (site.arrived == 0):
+            yield f"run.sites: {site.name} has {site.arrived} statements and {site.charged} rounds charged, of {run.steps_released}"
+    if run.noise_numbers is not None or run.samples is not None or run.canaries is not None:
+        yield "run.sites: stated, but what was tested of noise, samples or canaries was never where the certificate is from"
 
 
 def _plans(plan: AnyPlan) -> Iterator[tuple[str, AnyPlan]]:

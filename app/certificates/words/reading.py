@@ -16,6 +16,7 @@ from zetadp.app.certificates.facts.errata import meaning
 from zetadp.app.certificates.facts.guarantee import ApproximateDp, figures
 from zetadp.app.certificates.facts.ledger_entry import ledger_line
 from zetadp.app.certificates.facts.statement import PrivacyCertificate
+from zetadp.app.certificates.words import sites
 from zetadp.app.certificates.words.kinds import History, Kind, Setting, kind_of
 from zetadp.app.certificates.words.releases import ADJACENCY_MEANING, Drawn, largest_group, releases_of
 from zetadp.mechanisms.base import Adjacency
@@ -111,7 +112,7 @@ class Reading:
     @property
     def trust(self) -> str:
         """Who is trusted, and with what."""
-        own = self.algorithm.TRUST.rstrip(".")
+        own = sites.TRUST if self.certificate.run.sites else self.algorithm.TRUST.rstrip(".")
         return f"{own}; {self.kind.custody}" if self.kind.custody else own
 
     @property
@@ -120,6 +121,7 @@ class Reading:
         setting = self.setting
         of_mechanisms = (wording.ASSUMPTIONS[found] for one in setting.mechanisms for found in type(one).FACTS.assumptions)
         of_data = (setting.named(wording.UPLOADED_ASSUMPTION),) if setting.uploaded else ()
+        of_data = (*of_data, sites.CUSTODY) if self.certificate.run.sites else of_data
         return (*dict.fromkeys(of_mechanisms), *self.kind.run_assumptions(setting), *self.algorithm.ASSUMPTIONS, *of_data)
 
     @property
@@ -169,6 +171,7 @@ class Reading:
             of = data.uploaded
             yield f"  Data set {of.id}, manifest SHA-256 {of.manifest_sha256}. Its maker says of it (nobody checked that): {of.words!r}"
         yield from self.kind.lines(self.setting, self._history())
+        yield from sites.site_lines(run.sites, run.steps_released)
         yield f"Released: {self.kind.released(self.setting)}."
         yield f"Held-out records: {self.measured()}."
         yield from announced_lines(self.certificate.announced)

@@ -23,8 +23,8 @@ from zetadp.trainer.engine.noise.torch_source import GENERATOR
 from zetadp.trainer.engine.publisher import Evaluation
 from zetadp.trainer.engine.run import Ending, Model, PreparedRun, Setting
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
+from zetadp.trainer.specs.algorithms.federation import SiteRecord
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
-from zetadp.trainer.specs.federation import SiteRecord
 
 
 class Sites(Protocol):

@@ -21,10 +21,10 @@ from zetadp.trainer.sites.keys import load_key, public_text
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.record import FederationRecord
 from zetadp.trainer.sites.rounds import Rounds, integers_released
-from zetadp.trainer.sites.settings import FEDERATION_VARIABLE, CoordinatorSettings, read_settings
+from zetadp.trainer.sites.settings import CoordinatorSettings, read_settings
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
+from zetadp.trainer.specs.algorithms.federation import FEDERATION_VARIABLE, SiteRecord
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
-from zetadp.trainer.specs.federation import SiteRecord
 from zetadp.trainer.specs.report import Stage
 
 

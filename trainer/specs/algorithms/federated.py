@@ -9,9 +9,9 @@ from pydantic import Field, Strict, model_validator
 from zetadp.mechanisms.base import Adjacency, is_absent
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data import DigitsPhasePairs
+from zetadp.trainer.specs.algorithms.federation import Federation
 from zetadp.trainer.specs.base import PrivacyTarget, Seed
 from zetadp.trainer.specs.descent import AnyOptimizer, FedAdam, ServerOptimizer
-from zetadp.trainer.specs.federation import Federation
 from zetadp.trainer.specs.models.model_spec import ComplexMlp
 from zetadp.trainer.specs.network_training import BoundedTraining, PublicHeldOut
 from zetadp.trainer.specs.samplers import is_poisson

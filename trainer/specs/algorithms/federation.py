@@ -9,6 +9,9 @@ from pydantic import Field, StringConstraints, model_validator
 from zetadp.mechanisms.base import Tally, Value, is_absent
 from zetadp.mechanisms.errors import InvalidParameter
 
+FEDERATION_VARIABLE = "ZETADP_FEDERATION"
+"""The environment variable with the path of a coordinator's settings."""
+
 MOST_SITES = 64
 """The most sites of a federation over a network: a certificate names each."""
 

@@ -1,0 +1,35 @@
+r"""What a certificate says of sites that a network connected: the words of their own signed statements, and what nobody but they saw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from zetadp.trainer.specs.algorithms.federation import SiteRecord
+
+TRUST: Final = (
+    "Nobody is trusted with a site's data but the site: each one samples, clips and adds its whole noise itself before anything leaves it, "
+    "so its guarantee holds against the coordinator, the other sites and everyone who sees all sites' noisy sums and every model; that a "
+    "site did so is its own signed word"
+)
+CUSTODY: Final = (
+    "that every site ran the code and the plan whose digest its operator signed, on its own data, with random numbers of its own: its "
+    "statements are signed, but nobody else saw its data, its samples or its noise, and nobody tested them here"
+)
+
+
+def site_lines(sites: Sequence[SiteRecord], rounds: int) -> Iterator[str]:
+    """One line for all sites, and one that explains it; none where nothing was connected."""
+    if not sites:
+        return
+    yield f"Sites: {'; '.join(_site(site, rounds) for site in sites)}."
+    yield (
+        "  What didn't arrive counts as zero. Each site's last statement, whose digest this is, follows from those before it; all that "
+        "arrived are in statements.jsonl. The data above are the coordinator's: of them only the shape and the held-out records were used."
+    )
+
+
+def _site(site: SiteRecord, rounds: int) -> str:
+    last = "none" if site.statement is None else site.statement
+    arrived = f"{site.arrived} of {rounds} noisy sums arrived"
+    return f"{site.name}, key {site.key}: {arrived}, its ledger charged {site.charged}, statement {last}"

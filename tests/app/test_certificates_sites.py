@@ -1,0 +1,94 @@
+r"""Certificates of federations over a network: who is trusted, what each site stated, and what contradicts it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.app.certificate_kinds import FEDERATED, SITES
+from tests.app.certificates_harness import finished_run, forged, statement_of
+from zetadp.app.certificates.errors import CertificateRefused
+from zetadp.app.certificates.facts.statement import Statement
+from zetadp.app.certificates.issuing.issue import CertificateInput, issue_certificate
+from zetadp.app.certificates.signing.envelope import Envelope
+from zetadp.app.certificates.verification.consistency import check_plan
+from zetadp.app.certificates.words.reading import Reading
+from zetadp.app.kit.settings import Settings
+from zetadp.trainer.specs.report import RunReport
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> CertificateInput:
+    return finished_run(tmp_path_factory.mktemp("sites"), **(FEDERATED | SITES))
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    return Settings(data_dir=tmp_path_factory.mktemp("service"))
+
+
+@pytest.fixture(scope="module")
+def envelope(run: CertificateInput, settings: Settings) -> bytes:
+    return issue_certificate(run, settings)
+
+
+def _read(envelope: bytes) -> Statement:
+    return Statement.model_validate_json(Envelope.model_validate_json(envelope).content)
+
+
+def test_trust_is_stated_as_it_is(envelope: bytes) -> None:
+    reading = Reading(_read(envelope).predicate)
+    assert reading.trust.startswith("Nobody is trusted with a site's data but the site")
+    assert "simulated" not in reading.trust
+    assert any("nobody else saw its data, its samples or its noise" in one for one in reading.assumptions)
+
+
+def test_each_site_is_named_with_what_it_stated(envelope: bytes) -> None:
+    line = next(line for line in Reading(_read(envelope).predicate).done() if line.startswith("Sites: "))
+    assert f"north, key {'b' * 64}: 0 of 40 noisy sums arrived, its ledger charged 0, statement none" in line
+    assert f"south, key {'c' * 64}: 12 of 40 noisy sums arrived, its ledger charged 13, statement {'d' * 64}" in line
+    assert "statements.jsonl" in {subject.name for subject in _read(envelope).subject}
+
+
+def test_sites_that_the_spec_doesnt_name_or_no_statements_are_not_certified(run: CertificateInput, settings: Settings) -> None:
+    fewer = RunReport.model_validate(dict(run.report) | {"sites": run.report.sites[:1]})
+    with pytest.raises(CertificateRefused, match="the sites"):
+        issue_certificate(replace(run, report=fewer), settings)
+    without = {name: path for name, path in run.artifacts.items() if name != "statements.jsonl"}
+    with pytest.raises(CertificateRefused, match="a file of statements"):
+        issue_certificate(replace(run, artifacts=without), settings)
+
+
+LIES: dict[str, tuple[dict[str, Any], str]] = {
+    "more arrived than were charged": ({"arrived": 14}, "south has 14 statements and 13 rounds charged, of 40"),
+    "more charged than there were": ({"charged": 41}, "south has 12 statements and 41 rounds charged, of 40"),
+    "arrived without a statement": ({"statement": None}, "south has 12 statements and 13 rounds charged, of 40"),
+    "one name twice": ({"name": "north"}, "a name or a key is stated twice"),
+    "one key twice": ({"key": "b" * 64}, "a name or a key is stated twice"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_what_contradicts_itself_is_found(envelope: bytes, settings: Settings, lie: str) -> None:
+    changes, problem = LIES[lie]
+
+    def change(statement: dict[str, Any]) -> None:
+        site = statement["predicate"]["run"]["sites"][1]
+        site.update(changes)
+        if site["statement"] is None:
+            del site["statement"]
+
+    found = check_plan(_read(forged(envelope, settings, change)).predicate).detail
+    assert problem in found
+
+
+def test_nobody_tested_what_only_sites_saw(envelope: bytes, settings: Settings) -> None:
+    assert "noise_numbers" not in statement_of(envelope)["predicate"]["run"]
+
+    def change(statement: dict[str, Any]) -> None:
+        statement["predicate"]["run"]["noise_numbers"] = 1000
+
+    found = check_plan(_read(forged(envelope, settings, change)).predicate).detail
+    assert "never where the certificate is from" in found
