@@ -7,6 +7,7 @@ DEV_SETUP := $(VENV)/.installed-dev
 ALL_SETUP := $(VENV)/.installed-all
 GENERATORS := build/generators
 MOTO := build/moto
+FLOWER := build/flower
 PEERS := build/peers
 # opake-accounting has wheels for 3.13 that import, and none for older ones.
 PEERS_PYTHON ?= python3.13
@@ -62,13 +63,19 @@ test: doctest
 	$(PYTEST) tests --numprocesses $(PROCESSES) --maxprocesses 8
 
 # The integrations' packages are in the environment from then on, and make test has their tests too.
-test-all: $(ALL_SETUP) $(MOTO)/.installed doctest
+test-all: $(ALL_SETUP) $(MOTO)/.installed $(FLOWER)/.installed doctest
 	$(PYTEST) tests --numprocesses $(PROCESSES) --maxprocesses 8 --all
 
 # An environment of its own: moto, which stands in for S3, needs an older python-dateutil than what else is tested.
 $(MOTO)/.installed: tests/moto/requirements.txt
 	$(PYTHON) -m venv $(MOTO)
 	$(MOTO)/bin/python -m pip install --quiet --disable-pip-version-check --requirement tests/moto/requirements.txt
+	@touch $@
+
+# An environment of its own: Flower needs older versions of FastAPI, Starlette, typer and rich than the service.
+$(FLOWER)/.installed: trainer/sites/flower/requirements.txt
+	$(PYTHON) -m venv $(FLOWER)
+	$(FLOWER)/bin/python -m pip install --quiet --disable-pip-version-check --requirement trainer/sites/flower/requirements.txt
 	@touch $@
 
 # An environment of its own: openapi-python-client needs an older typer than the service. The generators of clients need Java, the linters node.

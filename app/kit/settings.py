@@ -88,6 +88,7 @@ class Settings(BaseSettings):
       storage_cache_bytes: how much of the disk of ``data_dir`` copies of stored files may take; a larger file isn't kept.
       data_sets_dir: folder of file-based data sets; every ``folder`` of a training spec is in it. Without it only data sets that come with
         the libraries can be used (``ZETADP_DATA_SETS_DIR``, which readers of data sets and training processes see).
+      federation: a coordinator's settings, an absolute path, which training processes see; without it no job can have sites of its own.
       database_url: SQLAlchemy URL; a SQLite file in ``data_dir`` if absent, else ``postgresql://...`` (``ZETADP_DATABASE_URL``).
       handbook_dir: folder of the handbook built by ``make docs``, served under ``/handbook``; ``build/docs`` next to the code if
         absent.
@@ -183,6 +184,7 @@ class Settings(BaseSettings):
     storage_url: StorageUrl = ""
     storage_cache_bytes: Annotated[int, Field(ge=0, le=2**60)] = 20 * 2**30
     data_sets_dir: Path | None = None
+    federation: Path | None = None
     database_url: Annotated[str, AfterValidator(_postgresql_driver)] | None = None
     handbook_dir: Path | None = None
     database_busy_seconds: Seconds = 30.0

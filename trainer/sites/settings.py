@@ -2,6 +2,7 @@ r"""One file of settings for a site, and one for a coordinator: YAML, with paths
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Self, TypeVar, final
 
@@ -138,6 +139,11 @@ class CoordinatorSettings(Value):
         return self
 
 
+class _Loader(yaml.SafeLoader):
+    """Reads 1e-5 as the number that it is in YAML 1.2 and for everybody who writes it."""
+
+
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789"))
 _Settings = TypeVar("_Settings", SiteSettings, CoordinatorSettings)
 _PATHS = {"state", "root_certificate", "node_key", "flower", "key", "certificate", "certificate_key", "node_keys"}
 
@@ -151,7 +157,7 @@ def read_settings(kind: type[_Settings], path: Path) -> _Settings:
       OSError: it can't be read.
     """
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        found = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506 (a safe loader)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InvalidParameter("settings", "a YAML file", str(path)) from error
     if isinstance(found, dict):
