@@ -11,11 +11,17 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from tests.trainer.federation_harness import DATA, spec_of
+from zetadp.app.certificates.facts.statement import Statement
+from zetadp.app.certificates.issuing.issue import CertificateInput, issue_certificate
+from zetadp.app.certificates.signing.envelope import Envelope
+from zetadp.app.certificates.words.reading import Reading
+from zetadp.app.kit.settings import Settings
 from zetadp.trainer import load_train
 from zetadp.trainer.request import REQUEST, RESULT, TrainingRequest
 from zetadp.trainer.sites.ledger import SiteLedger
@@ -110,6 +116,18 @@ class Federation:
                 process.wait(30.0)
 
 
+def _check_certificate(federation: Federation, report: RunReport, artifacts: Path) -> None:
+    """The run is certified, and its certificate names every site's last statement."""
+    now = datetime.now(UTC)
+    files = {path.name: path for path in artifacts.iterdir()}
+    given = CertificateInput("job", federation.spec, RUNTIME, federation.proposal.plan, report, files, now, now, attempts=2)
+    envelope = Envelope.model_validate_json(issue_certificate(given, Settings(data_dir=federation.folder / "service")))
+    reading = Reading(Statement.model_validate_json(envelope.content).predicate)
+    line = next(line for line in reading.done() if line.startswith("Sites: "))
+    assert all(f"statement {record.statement}" in line for record in report.sites)
+    assert "simulated" not in reading.trust
+
+
 def _until(holds: Callable[[], bool], seconds: float = 240.0) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
@@ -143,6 +161,7 @@ def test_three_sites_by_hand_survive_kills_and_equal_the_simulation(tmp_path: Pa
         assert ROUNDS - 1 <= record.arrived <= ROUNDS
     said = _zetadp("statements", str(tmp_path / "proposal.json"), str(artifacts / "statements.jsonl"))
     assert f"a: {records[0].arrived} statements, {ROUNDS} of {ROUNDS} rounds charged" in said
+    _check_certificate(federation, report, artifacts)
     if all(record.arrived == ROUNDS for record in records):
         plain = FederatedZetaDpSgd.model_validate(dict(federation.spec) | {"transport": "simulated", "federation": None})
         load_train(plain)(plain, plain.plan(), RUNTIME, tmp_path / "plain", report=lambda _event: None, should_stop=lambda: False)

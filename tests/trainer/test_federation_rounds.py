@@ -35,7 +35,8 @@ class Sites:
         self.proposal = Proposal.of(spec, spec.plan())
         self.replies: list[Reply] = [self.answering(number) for number in range(3)]
         self.sent: list[bytes] = []
-        self._waiting: list[bytes] = []
+        self.late: list[int] = []
+        self._waiting: list[bytes | None] = []
 
     def statement(self, by: int, /, request: RoundRequest, asked: str, integers: list[int], **changes: object) -> bytes:
         """A site's signed answer."""
@@ -68,8 +69,14 @@ class Sites:
         self.sent.append(frame)
         found = opened(frame)
         assert found.is_by(public_text(self.coordinator))
-        for reply in self.replies:
-            self._waiting += reply(read(RoundRequest, found), found.header)
+        for late in (False, True):
+            for number, reply in enumerate(self.replies):
+                sent = reply(read(RoundRequest, found), found.header)
+                if number in self.late:
+                    # Its answer to the round before comes first of all, and its answer to this round last of all.
+                    self._waiting = [*sent[:1], *self._waiting, None] if not late else [*self._waiting, *sent[1:]]
+                elif not late:
+                    self._waiting += sent
 
     def receive(self, seconds: float) -> bytes | None:
         del seconds
@@ -170,7 +177,7 @@ def test_a_missing_site_isnt_waited_for_until_it_is_back(tmp_path: Path) -> None
         *kept(RoundRequest.model_validate(dict(request) | {"round": 2}), asked),
         *kept(request, asked),
     ]
-    sites.replies.insert(0, sites.replies.pop(1))
+    sites.late = [*sites.late, 1]
     assert set(rounds.round(3, PARAMETERS)) == {0, 1, 2}
 
 

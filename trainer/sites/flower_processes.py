@@ -165,8 +165,14 @@ def _flwr(
 
 
 def _environment(flower: Path | None, home: Path) -> dict[str, str]:
-    """For Flower's processes: nothing of ours, no report to its makers, its files in a folder of its own, and its programs first."""
+    """For Flower's processes: nothing of ours, no message to its makers, its files in a folder of its own, and its programs first."""
     found = {name: value for name, value in os.environ.items() if not name.startswith(("ZETADP_", "PYTHON", "VIRTUAL_ENV"))}
     home.mkdir(parents=True, exist_ok=True)
     found["PATH"] = f"{Path(program(flower, 'python')).parent}{os.pathsep}{found.get('PATH', os.defpath)}"
-    return found | {"FLWR_HOME": str(home), "FLWR_TELEMETRY_ENABLED": "0", "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
+    return found | {
+        "FLWR_HOME": str(home),
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "PYTHONUNBUFFERED": "1",
+        "OMP_NUM_THREADS": "1",
+    }

@@ -88,7 +88,7 @@ class Rounds:
     def _wait(self, asked: str, number: int, answers: Answers) -> None:
         sites = set(range(len(self.proposal.federation.sites)))
         refused: set[int] = set()
-        awaited = sites if self._present is None else set(self._present)
+        awaited = set(sites) if self._present is None else self._present
         began = time.monotonic()
         patience = self.first_seconds if self._present is None else self.round_seconds
         while not awaited <= answers.keys() | refused or (not answers and refused != sites):
@@ -98,22 +98,22 @@ class Rounds:
                 break
             frame = self.line.receive(LOOK_SECONDS)
             if frame is not None:
-                self._heard(frame, asked, number, answers, refused)
+                awaited |= self._heard(frame, asked, number, answers, refused)
         if not answers:
             raise InvalidParameter(
                 "sites", "at least one that answers", f"{len(refused)} that refuse, {len(sites - refused)} that are silent"
             )
-        # Whoever is missing isn't waited for again until it is heard of.
+        # Whoever is missing isn't waited for again until it is heard of: a slow one's answer to this round comes in a later one.
         self._present = set(answers)
 
-    def _heard(self, frame: bytes, asked: str, number: int, answers: Answers, refused: set[int]) -> None:
+    def _heard(self, frame: bytes, asked: str, number: int, answers: Answers, refused: set[int]) -> set[int]:
+        """Takes what a site sent; the site, where its signature says who it is."""
         try:
             found = opened(frame)
         except InvalidParameter:
-            return
+            return set()
         site = self._take(found, asked, number, answers, refused)
-        if site is not None and self._present is not None:
-            self._present.add(site)
+        return set() if site is None else {site}
 
     def _take(self, found: Opened, asked: str, number: int, answers: Answers, refused: set[int]) -> int | None:
         """Takes an answer that counts; the site that it is from, if its signature says so."""
