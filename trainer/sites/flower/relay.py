@@ -14,7 +14,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.serverapp import Grid, ServerApp
 from flwr.superlink.grid import http_grid
 
-LOOK_SECONDS = 0.005
+LOOK_SECONDS = 0.02
 NODES_SECONDS = 0.5
 """How often it looks for nodes that came."""
 LIFE_SECONDS = 3600.0
