@@ -48,6 +48,7 @@ LISTED: dict[str, dict[str, str]] = {
     },
     "train": {
         "train": "Run FILE, a Python program that calls zetadp.train, and show its progress. After Ctrl-C the same command goes on.",
+        "gpu-selftest": "Compare what a device computes with known answers, the processor's and float64's: cipher, noise, products, sums.",
     },
     "certify": {
         "certificate": "Save a job's certificate, model and spec to a folder, with the service's public keys, the proofs that it and its "

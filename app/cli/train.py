@@ -7,20 +7,24 @@ import runpy
 import shlex
 import sys
 import traceback
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, redirect_stdout
+from importlib import import_module
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from types import TracebackType
-from typing import Annotated, final
+from typing import Annotated, cast, final
 
 import typer
 
 from zetadp.app.cli.console import AsJson, error, fail, out, print_json
 from zetadp.app.cli.exits import Exit
 from zetadp.mechanisms.base import Value
-from zetadp.mechanisms.errors import PrivacyError
+from zetadp.mechanisms.errors import InvalidParameter, PrivacyError
 from zetadp.trainer.errors import TrainingInterrupted
 from zetadp.trainer.progress import CERTIFIED, CertifiedTraining
+from zetadp.trainer.specs.self_test import SelfTest
 
 
 @final
@@ -34,6 +38,7 @@ def register(app: typer.Typer) -> None:
     """Add these commands."""
     # As for Python itself, whatever comes after the file is the file's.
     app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})(train)
+    app.command("gpu-selftest")(gpu_selftest)
 
 
 def train(
@@ -62,6 +67,42 @@ def train(
     if not certified and code == Exit.OK:
         error.print(f"{file} ended without a certificate: no zetadp.train or finish() of zetadp.private returned in it", markup=False)
     raise typer.Exit(code)
+
+
+def gpu_selftest(
+    device: Annotated[str, typer.Option(help="cuda, cuda:1, cpu, or auto: the accelerator where there is one.")] = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Compare what a device computes with known answers, the processor's and float64's: cipher, noise, products, sums.
+
+    A training on an accelerator makes the same comparisons at its start, but for the one of two processes, and refuses one that fails.
+    """
+    found = _examined(device)
+    if as_json:
+        print_json(found)
+    else:
+        out.print(found.device, markup=False)
+        for one in found.checks:
+            out.print(f"{_VERDICTS[one.passed]:8} {one.name}: {one.found}", markup=False)
+        for what, taken in found.seconds.items():
+            out.print(f"{1e3 * taken:8.2f} ms {what}", markup=False)
+    if any(one.passed is False for one in found.checks):
+        raise typer.Exit(int(Exit.FAILED))
+
+
+def _examined(device: str) -> SelfTest:
+    examined = cast("Callable[[str, Path], SelfTest]", import_module("zetadp.trainer.engine.self_test").examined)  # loads torch
+    folder = mkdtemp()
+    try:
+        return examined(device, Path(folder))
+    except InvalidParameter as refused:
+        error.print(str(refused), style="red", markup=False)
+        raise typer.Exit(int(Exit.USAGE)) from refused
+    finally:
+        rmtree(folder)
+
+
+_VERDICTS = {True: "passed", False: "FAILED", None: "not run"}
 
 
 def _line(training: CertifiedTraining) -> str:
