@@ -40,11 +40,15 @@ class RecordingRandomness:
     def allocation(self, epoch: int, /) -> RandomStream:
         return self._inner.allocation(epoch)
 
-    def noise(self, step: int, /) -> RandomStream:
-        return self._inner.noise(step)
+    @property
+    def binds_noise(self) -> bool:
+        return self._inner.binds_noise
 
-    def noise_source(self, step: int, device: torch.device, /) -> NoiseSource[Tensor]:
-        return _Integers(TorchSource(self._inner.noise(step), device), self)
+    def noise(self, step: int, vector: Tensor, /) -> RandomStream:
+        return self._inner.noise(step, vector)
+
+    def noise_source(self, step: int, vector: Tensor, /) -> NoiseSource[Tensor]:
+        return _Integers(TorchSource(self._inner.noise(step, vector), vector.device), self)
 
     def keep(self, integers: NDArray[np.int64]) -> None:
         """Called by the source, with what it has released."""
