@@ -1,4 +1,4 @@
-# make demo | serve | test | test-all | bench | lint | docs | wheel: each sets up what it needs in .venv, from the exact versions of constraints.txt.
+# make demo | serve | test | test-all | bench | results | lint | docs | wheel: each sets up what it needs in .venv, from the exact versions of constraints.txt.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -24,7 +24,7 @@ PYTEST := OMP_NUM_THREADS=1 MALLOC_TRIM_THRESHOLD_=268435456 MALLOC_MMAP_THRESHO
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-all generators peers doctest setup lint bench docs wheel clean
+.PHONY: help demo serve test test-all generators peers doctest setup lint bench results docs wheel clean
 
 help:
 	@echo "make demo   train privately on handwritten digits, end to end, and check the certificate"
@@ -34,6 +34,7 @@ help:
 	@echo "make generators  what reads the OpenAPI document in make test-all: linters and generators of clients, into build/generators"
 	@echo "make lint   linters, types and import rules"
 	@echo "make bench  benchmarks, as ratios against peers"
+	@echo "make results  train every recipe whose data are here, beside ordinary training, into docs/results.md: days; SEEDS=1 for one seed each"
 	@echo "make peers  other accountants, which make bench compares with where they are there; needs Python 3.13 (PEERS_PYTHON)"
 	@echo "make wheel  a wheel and a source distribution, into build/dist"
 	@echo "make docs   the handbook, into build/docs; the service serves it under /handbook"
@@ -111,6 +112,11 @@ bench: $(DEV_SETUP)
 # find the packages that they read.
 docs: $(DEV_SETUP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+
+# Days for all of it; what was run before isn't run again. ZETADP_DATA_SETS_DIR is the folder of the data sets.
+SEEDS ?= 3
+results: $(DEV_SETUP)
+	$(BIN)/python -m benchmarks.results --seeds $(SEEDS)
 
 wheel: $(DEV_SETUP)
 	$(BIN)/python -m build --outdir build/dist .

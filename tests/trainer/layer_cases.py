@@ -20,7 +20,7 @@ from zetadp.trainer import layers
 from zetadp.trainer.engine.gradients.clipping import CLIP_MARGIN, ClippedGradients
 from zetadp.trainer.engine.gradients.per_unit import layers_of
 from zetadp.trainer.engine.gradients.problem import Problem
-from zetadp.trainer.layers import sequences
+from zetadp.trainer.layers.blocks import sequences
 from zetadp.trainer.layers.flat_parameters import as_real
 from zetadp.trainer.layers.planar_linear import PlanarLinear
 from zetadp.trainer.specs.execution_plan import FlatClipping, PerLayerClipping

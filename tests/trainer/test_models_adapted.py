@@ -17,7 +17,7 @@ from tests.trainer.made_up import built, facts_of, records
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import RuntimeSpec, load_train
 from zetadp.trainer.data.files.location import ROOT_VARIABLE
-from zetadp.trainer.layers.adapted import Adapted as AdaptedModule
+from zetadp.trainer.layers.blocks.adapted import Adapted as AdaptedModule
 from zetadp.trainer.layers.flat_parameters import as_real
 from zetadp.trainer.models import build
 from zetadp.trainer.models.front import passed_through, split_front

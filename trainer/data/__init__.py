@@ -10,10 +10,7 @@ from pydantic import Field, TypeAdapter
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data import kept_facts
 from zetadp.trainer.data.base import DataRecipe, DataSet, DataSetFacts, NamedDataSet, array_digest, facts_of, facts_on_disk
-from zetadp.trainer.data.celeba import CelebA
 from zetadp.trainer.data.cifar10 import Cifar10
-from zetadp.trainer.data.cifar100 import Cifar100
-from zetadp.trainer.data.cub import Cub
 from zetadp.trainer.data.digits import Digits
 from zetadp.trainer.data.digits_images import DigitsImages
 from zetadp.trainer.data.digits_phase_pairs import DigitsPhasePairs
@@ -26,6 +23,9 @@ from zetadp.trainer.data.mnist import Mnist, PhaseMnist
 from zetadp.trainer.data.mri_phantoms import MriPhantoms
 from zetadp.trainer.data.mri_reconstruction import MriReconstruction
 from zetadp.trainer.data.mri_slices import MriSequences
+from zetadp.trainer.data.photographs.celeba import CelebA
+from zetadp.trainer.data.photographs.cifar100 import Cifar100
+from zetadp.trainer.data.photographs.cub import Cub
 from zetadp.trainer.data.speech_commands import SpeechCommands, SpokenDigits
 from zetadp.trainer.data.table import Table
 from zetadp.trainer.data.uploaded import Uploaded

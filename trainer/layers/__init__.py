@@ -15,7 +15,7 @@ from zetadp.trainer.layers.activations import (
     siglog,
     zrelu,
 )
-from zetadp.trainer.layers.channel_affine import ChannelAffine
+from zetadp.trainer.layers.blocks.channel_affine import ChannelAffine
 from zetadp.trainer.layers.circulant import BlockCirculantLinear
 from zetadp.trainer.layers.convolution import PlanarConv1d, PlanarConv2d, PlanarConvTranspose2d
 from zetadp.trainer.layers.dropout import ComplexDropout, complex_dropout

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer.data.base import DataSetFacts
 from zetadp.trainer.layers import BlockCirculantLinear, ComplexLinear, PlanarConv1d, PlanarConv2d, PlanarConvTranspose2d, PlanarLinear
-from zetadp.trainer.layers.residual import ResidualBlock
-from zetadp.trainer.layers.sequences import Recurrent, SelfAttention
+from zetadp.trainer.layers.blocks.residual import ResidualBlock
+from zetadp.trainer.layers.blocks.sequences import Recurrent, SelfAttention
 
 RECORDS = 4
 """Their outputs' mean square is over all positions and channels too, so few records suffice."""

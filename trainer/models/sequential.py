@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer.data.base import DataSetFacts
-from zetadp.trainer.layers import sequences
-from zetadp.trainer.layers.adapted import Adapted as AdaptedModule
-from zetadp.trainer.layers.channel_affine import ChannelAffine as ChannelAffineModule
+from zetadp.trainer.layers.blocks import sequences
+from zetadp.trainer.layers.blocks.adapted import Adapted as AdaptedModule
+from zetadp.trainer.layers.blocks.channel_affine import ChannelAffine as ChannelAffineModule
+from zetadp.trainer.layers.blocks.residual import ResidualBlock
 from zetadp.trainer.layers.filter_bank import GaborModulus
 from zetadp.trainer.layers.planes import FromPlanes, ToPlanes
-from zetadp.trainer.layers.residual import ResidualBlock
 from zetadp.trainer.layers.scattering import Scattering as ScatteringModule
 from zetadp.trainer.models import complex_layers, real_layers
 from zetadp.trainer.models.scaling import scale_to_unit_outputs

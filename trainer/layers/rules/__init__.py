@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from torch import nn
 
+from zetadp.trainer.layers.blocks.sequences import TokenEmbedding
 from zetadp.trainer.layers.circulant import BlockCirculantLinear
 from zetadp.trainer.layers.convolution import PlanarConv1d, PlanarConv2d, PlanarConvTranspose2d
 from zetadp.trainer.layers.linear import ComplexLinear
@@ -20,7 +21,6 @@ from zetadp.trainer.layers.rules.convolution import convolution, transposed_conv
 from zetadp.trainer.layers.rules.embedding import embedding, token_embedding
 from zetadp.trainer.layers.rules.linear import linear
 from zetadp.trainer.layers.rules.planar_linear import planar_linear
-from zetadp.trainer.layers.sequences import TokenEmbedding
 
 RULES: Mapping[type[nn.Module], Rule] = {
     nn.Linear: linear,

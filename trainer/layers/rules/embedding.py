@@ -8,8 +8,8 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
+from zetadp.trainer.layers.blocks.sequences import TokenEmbedding
 from zetadp.trainer.layers.rules.base import LayerGradients, UnsupportedLayer, Use, squared_rows
-from zetadp.trainer.layers.sequences import TokenEmbedding
 
 
 def embedding(module: nn.Module, uses: Sequence[Use], units: int) -> LayerGradients:

@@ -18,6 +18,10 @@ from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data.files.location import ROOT_VARIABLE, file_of
 
 FIELD = "model.initial_weights"
+PACKAGED = "with_zetadp/"
+"""Files whose name begins so come with the package, whatever the data sets' root is: small backbones that ``benchmarks.backbones`` made."""
+BACKBONES = Path(__file__).parent / "backbones"
+
 LARGEST_FILE = 2**31
 """Bytes."""
 
@@ -59,7 +63,7 @@ class GivenWeights(Value):
     finite; those of later layers aren't read.
 
     Attributes:
-      file: under the data sets' root.
+      file: under the data sets' root, or ``with_zetadp/NAME`` for one that comes with the package.
       sha256: of the whole file, 64 hexadecimal digits: it makes the weights part of the model's description.
       frozen_layers: this many layers, from the first on, keep the file's weights and are never trained: they are part of the public
         preprocessing of a record, computed once. Not a dropout, and not all layers with weights.
@@ -121,6 +125,8 @@ class GivenWeights(Value):
 
     def _path(self) -> Path:
         folder, _, name = self.file.rpartition("/")
+        if self.file.startswith(PACKAGED):
+            return BACKBONES / self.file.removeprefix(PACKAGED).replace("/", "_")
         try:
             return file_of(folder, name)
         except InvalidParameter as error:

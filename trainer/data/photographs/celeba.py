@@ -10,9 +10,9 @@ from pydantic import StringConstraints
 
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data.base import DataRecipe, DataSet
-from zetadp.trainer.data.cub import Side
 from zetadp.trainer.data.files.location import Folder, file_of
 from zetadp.trainer.data.files.pictures import lines_of, pictures
+from zetadp.trainer.data.photographs.cub import Side
 from zetadp.trainer.data.splits import name_keys
 
 ATTRIBUTES, PARTITION, IDENTITIES = "list_attr_celeba.txt", "list_eval_partition.txt", "identity_CelebA.txt"

@@ -1,0 +1,180 @@
+r"""``make results``, or ``python -m benchmarks.results [NAME ...] [--seeds 3]``: every recipe's figures beside its paper's, as a page.
+
+Each run is written to ``results.json`` when it is over, and what is there already isn't run again: it may be stopped at any time, and goes
+on the next time. ``--seeds 1`` is the quick form. The page, ``docs/results.md``, has a figure or a reason for every recipe.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TypedDict
+
+import torch
+
+from benchmarks.recipes import DEFAULT, PLAIN, plain_run, private_run
+from zetadp import accountants
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.data import data_set_facts
+from zetadp.trainer.recipes import RECIPES, Recipe
+from zetadp.trainer.specs.network_training import NetworkTraining
+
+FILE = Path(__file__).with_name("results.json")
+PAGE = Path(__file__).parent.parent / "docs" / "results.md"
+FIGURES = ("accuracy", "psnr")
+"""What the page shows, the first that a recipe has."""
+
+ELSEWHERE = {"spof": "fitbit", "functional_mechanism": "fitbit", "dp_sgd_laplace": "fitbit", "obfuscation": "obfuscation"}
+"""Algorithms that other benchmarks measure."""
+
+
+INTRODUCTION = """\
+This page shows what each [recipe](papers.md) reaches on the data that `make results` found, beside what its paper prints. It is made
+by that command, which goes on where it was stopped; `--seeds 1` is its quick form. Figures are on held-out records: accuracy, or PSNR
+in decibels, mean and standard deviation over seeds. Time is the processor's, of one private run. Without privacy: the same network on
+the same data.
+""".splitlines()
+
+
+class Run(TypedDict):
+    """One seed: metrics of the private and of the ordinary training, and the private one's processor time."""
+
+    private: dict[str, float]
+    plain: dict[str, float]
+    seconds: float
+
+
+class Results(TypedDict):
+    """Of one recipe; ``spec`` is a digest: with another spec the runs are of something else, and start anew."""
+
+    spec: str
+    epsilon: float
+    delta: float
+    unit: str
+    records: int
+    runs: list[Run]
+
+
+Kept = dict[str, Results]
+
+
+def reason(recipe: Recipe) -> str | None:
+    """Why a recipe has no figure here; None if it can be run."""
+    for algorithm, benchmark in ELSEWHERE.items():
+        if recipe.spec.algorithm.startswith(algorithm):
+            return f"measured by `python -m benchmarks.{benchmark}`"
+    if not isinstance(recipe.spec, NetworkTraining):
+        return "not a training of a network"
+    try:
+        recipe.spec.data.sources()
+        recipe.spec.plan()
+    except InvalidParameter as error:
+        return f"not run: {error.field} must be {error.expected}"
+    return None
+
+
+def measure(recipe: Recipe, kept: Kept, seeds: int, keep: Callable[[Kept], None]) -> None:
+    """Runs what is missing of one recipe, and keeps each run as it is over."""
+    spec = recipe.spec
+    assert isinstance(spec, NetworkTraining)  # ``reason`` told
+    digest = hashlib.sha256(spec.model_dump_json().encode()).hexdigest()
+    plan = spec.plan()
+    bound = accountants.profile(plan.event).epsilon(plan.delta).upper
+    fresh = Results(
+        spec=digest, epsilon=bound, delta=plan.delta, unit=plan.unit, records=data_set_facts(spec.data).training_records, runs=[]
+    )
+    if kept.get(recipe.name, fresh)["spec"] != digest:
+        del kept[recipe.name]
+    own = kept.setdefault(recipe.name, fresh)
+    while len(own["runs"]) < seeds:
+        seed, start = len(own["runs"]), time.process_time()
+        private, _ = private_run(spec)
+        seconds = time.process_time() - start
+        own["runs"].append(Run(private=private, plain=plain_run(spec, PLAIN.get(recipe.name, DEFAULT), seed), seconds=seconds))
+        keep(kept)
+
+
+def page(recipes: Iterable[Recipe], kept: Mapping[str, Results], reasons: Mapping[str, str]) -> str:
+    """The page as Markdown."""
+    lines = [
+        "# Results",
+        "",
+        *INTRODUCTION,
+        "",
+        "| recipe | the paper's print | private | proven epsilon | without privacy | training records | seeds | time |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for recipe in recipes:
+        found = kept.get(recipe.name)
+        if found is None or not found["runs"]:
+            lines.append(f"| `{recipe.name}` | {_printed(recipe)} | {reasons.get(recipe.name, 'not run yet')} | | | | | |")
+            continue
+        runs = found["runs"]
+        private, plain = (_figure([run[side] for run in runs]) for side in ("private", "plain"))
+        minutes = statistics.fmean(run["seconds"] for run in runs) / 60.0
+        epsilon = f"{found['epsilon']:.4g} at {found['delta']:g}, one {found['unit']}"
+        last = f"{plain} | {found['records']} | {len(runs)} | {minutes:.1f} min |"
+        lines.append(f"| `{recipe.name}` | {_printed(recipe)} | {private} | {epsilon} | {last}")
+    return "\n".join(lines) + "\n"
+
+
+def _printed(recipe: Recipe) -> str:
+    shown = [(name, printed) for printed in recipe.printed_results for name in FIGURES if name in printed.figures]
+    if not shown:
+        return "-"
+    name, printed = shown[-1]
+    return f"{_number(name, printed.figures[name])} ({printed.of}, {printed.where})"  # pyright: ignore[reportArgumentType]
+
+
+def _figure(runs: list[dict[str, float]]) -> str:
+    name = next((name for name in FIGURES if name in runs[0]), None)
+    if name is None:
+        return "-"
+    values = [run[name] for run in runs]
+    spread = f" +- {_number(name, statistics.stdev(values))}" if len(values) > 1 else ""
+    return _number(name, statistics.fmean(values)) + spread
+
+
+def _number(name: str, value: float) -> str:
+    return f"{value:.1f} dB" if name == "psnr" else f"{value:.3f}"
+
+
+def read(file: Path) -> Kept:
+    """What earlier calls kept."""
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+
+
+def write(file: Path, kept: Kept) -> None:
+    """All of it or nothing, also if it is interrupted."""
+    beside = file.with_suffix(".part")
+    beside.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    os.replace(beside, file)
+
+
+def main(arguments: list[str]) -> None:
+    """Runs what is missing of the named recipes, or of all, and writes the page."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.results", description="Train recipes and write their page.")
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--seeds", type=int, default=3)
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    kept, reasons = read(FILE), {}
+    for recipe in RECIPES:
+        if (why := reason(recipe)) is not None:
+            reasons[recipe.name] = why
+        elif not options.names or recipe.name in options.names:
+            measure(recipe, kept, options.seeds, lambda all_kept: write(FILE, all_kept))
+            sys.stdout.write(f"{recipe.name}: {_figure([run['private'] for run in kept[recipe.name]['runs']])}\n")
+            sys.stdout.flush()
+        PAGE.write_text(page(RECIPES, kept, reasons), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,1 @@
+r"""Data sets of photographs that are read from their own folders."""
