@@ -83,7 +83,7 @@ def _beats(training: int, test: int, patients: int, largest: int) -> DeclaredDat
 
 ECG_MITBIH = _ecg_mitbih(
     "ecg_mitbih",
-    "Normal beats versus left bundle branch block, from the Fourier transform (MIT-BIH, split by patient): nothing is learned of new patients",
+    "Normal beats versus left bundle branch block, from the Fourier transform (MIT-BIH, split by patient): of new patients nothing learned",
     "patients",
     617,
     _beats(9800, 2600, 31, 1400),
