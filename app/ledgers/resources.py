@@ -43,7 +43,7 @@ class Balance(Value):
 
 @final
 class Head(Value):
-    """The last entry of the history. Write it down: then nothing before it can be changed without your noticing."""
+    """The last entry of the history. Write it down: compared with it later, the history shows whether anything before it changed."""
 
     number: int
     sha256: str

@@ -189,6 +189,8 @@ def test_the_head_of_the_log_is_shown_and_saved(page: Any, client: httpx2.Client
     page.reload()
     root = client.get("/v1/log").json()["checkpoint"].split("\n")[2]
     page.locator("#head", has_text=root).wait_for()
+    # The log has plans beside certificates.
+    assert page.locator("#head dt").all_inner_texts()[1] == "Entries (plans and certificates)"
     with page.expect_download() as head:
         page.click("#keep-head")
     assert json.loads(head.value.path().read_bytes()) == client.get("/v1/log").json()

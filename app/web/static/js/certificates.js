@@ -56,7 +56,7 @@ function show(report, name) {
       el("p", {}, el("strong", { class: "verdict-line" }, headline)),
       el("p", {}, report.meaning),
       ...(report.policy ? [el("p", { "data-accepted": String(report.policy.accepted) }, judgement(report.policy))] : []),
-      el("p", { class: "soft" }, `Checked: ${name}, with this service's keys. To rely on nobody but yourself, check it offline with the command line.`),
+      el("p", { class: "soft" }, `Checked: ${name}, with this service's keys. To check it without this service, use the command line.`),
     ),
     el(
       "div",
@@ -228,7 +228,7 @@ function lines(checkpoint) {
 async function head() {
   await asked(async () => {
     const { origin, size, root } = lines((await api("/v1/log")).checkpoint);
-    const pairs = [["Name", origin], ["Certificates", size], ["Root", root]];
+    const pairs = [["Name", origin], ["Entries (plans and certificates)", size], ["Root", root]];
     byId("head").replaceChildren(...pairs.flatMap(([name, value]) => [el("dt", {}, name), el("dd", { class: "mono" }, value)]));
   });
 }

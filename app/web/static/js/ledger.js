@@ -206,7 +206,7 @@ byId("verify").addEventListener("click", () =>
         "div",
         { class: `notice ${sound ? "good" : "bad"}` },
         el("p", {}, el("strong", {}, sound ? "The history is sound. " : "The history is broken. "), words),
-        el("p", {}, "Last entry: ", el("span", { class: "mono" }, `${report.head.number} ${report.head.sha256}`), ". Write it down: then nothing before it can be changed without your noticing."),
+        el("p", {}, "Last entry: ", el("span", { class: "mono" }, `${report.head.number} ${report.head.sha256}`), ". Write it down: compared with it later, the history shows whether anything before it was changed."),
         report.problems.length ? el("ul", {}, ...report.problems.map((text) => el("li", {}, text))) : null,
       ),
     );

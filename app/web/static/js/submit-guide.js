@@ -110,7 +110,7 @@ function words({ spec, ledger }, privacy) {
   const steps = number(spec.steps) > 0 ? ` for ${spec.steps} steps` : "";
   const data = spec.data?.kind === "uploaded" ? "your data set" : String(spec.data?.kind || "its data").replaceAll("_", " ");
   const asks = privacy && typeof privacy.epsilon === "number";
-  const stated = asks && isWhole(privacy) ? `Its certificate will state at most epsilon ${privacy.epsilon} at delta ${privacy.delta} for each ${spelled(privacy.unit)}.` : "What it has to guarantee isn't complete yet.";
+  const stated = asks && isWhole(privacy) ? `If it succeeds, its certificate states at most epsilon ${privacy.epsilon} at delta ${privacy.delta} for each ${spelled(privacy.unit)}.` : "What it has to guarantee isn't complete yet.";
   const guarantee = asks ? stated : "What it guarantees follows from its noise.";
   return `Runs ${algorithmName(spec.algorithm)} on ${data}${steps}. ${guarantee} ${ledger ? "Its cost is reserved from the budget first." : "No budget is charged."} Before it starts, a worker works out its noise; if the data don't fit, it fails and says why.`;
 }
