@@ -8,6 +8,7 @@ from pydantic import StringConstraints
 
 from zetadp.mechanisms.base import Count, Value
 from zetadp.trainer import AnyTrainingSpec
+from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
 from zetadp.trainer.specs.base import RuntimeSpec
 from zetadp.trainer.specs.plans import AnyPlan, ComparisonPlan
 
@@ -47,6 +48,8 @@ def why_not_repeatable(spec: AnyTrainingSpec, runtime: RuntimeSpec, plan: AnyPla
         return "the trainings of a comparison would share their noise"
     if runtime.processes != 1:
         return f"the run is shared by {runtime.processes} processes, and only one would draw from the key"
+    if isinstance(spec, FederatedZetaDpSgd) and spec.federation is not None:
+        return "the noise is drawn at the sites, from random numbers of their own"
     if spec.reproducible:
         return "the noise follows from the seed"
     if not plan.is_protected:

@@ -16,6 +16,7 @@ from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import load_train
 from zetadp.trainer.algorithms.federated.coordinated import CoordinatedRounds
 from zetadp.trainer.engine.run import MODEL, run
+from zetadp.trainer.request import why_not_repeatable
 from zetadp.trainer.site import site_of
 from zetadp.trainer.sites.agreements import agree
 from zetadp.trainer.sites.keys import make_key, public_text
@@ -150,3 +151,9 @@ def test_a_federation_over_a_network_needs_its_participants(tmp_path: Path) -> N
     ):
         with pytest.raises(ValueError, match=why):
             FederatedZetaDpSgd.model_validate(dict(spec) | changes)
+
+
+def test_no_auditor_repeats_what_only_sites_drew() -> None:
+    keys = [public_text(Ed25519PrivateKey.generate()) for _ in range(3)]
+    spec = spec_of(keys[0], keys[1:])
+    assert why_not_repeatable(spec, RUNTIME, spec.plan()) == "the noise is drawn at the sites, from random numbers of their own"
