@@ -10,7 +10,7 @@ from typing import Any
 from zetadp.app.calculators.proofs import list_proofs
 from zetadp.app.kit.settings import Settings
 from zetadp.app.main import create_app
-from zetadp.app.web.vocabulary import VOCABULARY
+from zetadp.app.web.wording.vocabulary import VOCABULARY
 
 UNITS = ((2**30, "GiB"), (2**20, "MiB"))
 

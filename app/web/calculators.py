@@ -12,13 +12,13 @@ from fastapi.responses import HTMLResponse
 from zetadp.app.calculators import catalogue
 from zetadp.app.calculators.catalogue import MechanismEntry
 from zetadp.app.calculators.event_kinds import list_events
-from zetadp.app.web.declared_words import TITLES as DECLARED_TITLES
-from zetadp.app.web.declared_words import declared_words_of
 from zetadp.app.web.forms import Field, fields_of
 from zetadp.app.web.live_forms import COMPARISONS as PAGES
 from zetadp.app.web.proofs import page_of
 from zetadp.app.web.rendering import page
-from zetadp.app.web.words import words_of
+from zetadp.app.web.wording.declared_words import TITLES as DECLARED_TITLES
+from zetadp.app.web.wording.declared_words import declared_words_of
+from zetadp.app.web.wording.words import words_of
 from zetadp.mechanisms.base import Value
 from zetadp.mechanisms.errata import erratum
 

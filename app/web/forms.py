@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast, final
 
-from zetadp.app.web.words import CHOICES, PATTERNS, Words, words_of
+from zetadp.app.web.wording.words import CHOICES, PATTERNS, Words, words_of
 
 Schema = Mapping[str, Any]
 Kind = Literal["number", "integer", "numbers", "integers", "text", "choice", "truth"]

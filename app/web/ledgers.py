@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse
 from zetadp.accountants.filters import DEFAULT_ORDERS
 from zetadp.app.submissions.router import ID_PATTERN
 from zetadp.app.web.rendering import page
-from zetadp.app.web.words import CHOICES
+from zetadp.app.web.wording.words import CHOICES
 from zetadp.mechanisms import Adjacency
 
 router = APIRouter()

@@ -24,7 +24,7 @@ from zetadp.app.calculators.compare.training import TrainingComparison
 from zetadp.app.calculators.noise_shapes import NoiseShapeRequest
 from zetadp.app.web.forms import Field, fields_of
 from zetadp.app.web.rendering import page
-from zetadp.app.web.words import FIELDS, Words
+from zetadp.app.web.wording.words import FIELDS, Words
 from zetadp.mechanisms.base import Value
 
 router = APIRouter()

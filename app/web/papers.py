@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse
 from zetadp.app.calculators import catalogue
 from zetadp.app.papers.router import SUMMARIES
 from zetadp.app.web.rendering import page
-from zetadp.app.web.vocabulary import VOCABULARY
+from zetadp.app.web.wording.vocabulary import VOCABULARY
 from zetadp.mechanisms.errata import ERRATA, Erratum, Paper, Severity
 
 router = APIRouter()

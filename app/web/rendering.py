@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup, escape
 
-from zetadp.app.web.terms import DELTA, EPSILON, TERMS
+from zetadp.app.web.wording.terms import DELTA, EPSILON, TERMS
 from zetadp.version import VERSION
 
 PLOT_STYLE = "'sha256-jSYQUrW7J0b3jPqhZP9C2Xh1PyJKHKXd4s0fpGGKrww='"

@@ -15,7 +15,7 @@ from zetadp.app.calculators.proofs import list_proofs
 from zetadp.app.kit.settings import Settings
 from zetadp.app.main import create_app
 from zetadp.app.web.rendering import HEADERS
-from zetadp.app.web.vocabulary import VOCABULARY
+from zetadp.app.web.wording.vocabulary import VOCABULARY
 
 
 @pytest.fixture(scope="module")

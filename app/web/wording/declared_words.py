@@ -2,7 +2,7 @@ r"""Titles and fields of what is only declared: others ran it."""
 
 from __future__ import annotations
 
-from zetadp.app.web.words import Words, words_of
+from zetadp.app.web.wording.words import Words, words_of
 
 TITLES = {
     "pure_dp": "Epsilon-DP",

@@ -1,0 +1,1 @@
+"""What pages say: names and explanations of fields, terms, and the vocabulary."""
