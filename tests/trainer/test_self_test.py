@@ -20,8 +20,8 @@ CPU = torch.device("cpu")
 
 
 def test_this_processor_passes() -> None:
-    self_test.tested.cache_clear()
-    assert self_test.tested(CPU) == "self-test passed (cipher, noise, products, clipped sums, sensitivity, bits of a unit)"
+    self_test.checked.cache_clear()
+    assert self_test.checked(CPU) == "self-test passed (cipher, noise, products, clipped sums, sensitivity, bits of a unit)"
 
 
 def other_counter(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,14 +77,14 @@ def test_a_run_is_refused_where_a_check_fails_and_says_that_none_did(monkeypatch
     found = [Check(name="noise", passed=True, found="bits"), Check(name="products", passed=None, found="nothing")]
     monkeypatch.setattr(self_test, "checks", lambda _device: found)
     monkeypatch.setattr(run, "hardware", lambda _device: "card")
-    self_test.tested.cache_clear()
+    self_test.checked.cache_clear()
     assert run.described(torch.device("cuda")) == "card, self-test passed (noise)"
     assert run.described(CPU) == "card"
     found.append(Check(name="sums", passed=False, found="other numbers"))
-    self_test.tested.cache_clear()
+    self_test.checked.cache_clear()
     with pytest.raises(InvalidParameter, match=r"gpu-selftest, got .*cuda, where these fail: sums \(other numbers\)"):
         run.described(torch.device("cuda"))
-    self_test.tested.cache_clear()
+    self_test.checked.cache_clear()
 
 
 def test_a_device_that_is_not_there_is_refused(tmp_path: Path) -> None:

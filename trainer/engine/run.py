@@ -262,7 +262,7 @@ class Attempt:
 
 def described(device: torch.device) -> str:
     """The hardware, and of an accelerator that its self-test passed. Raises InvalidParameter if it doesn't."""
-    return f"{hardware(device)}, {self_test.tested(device)}" if device.type == "cuda" else hardware(device)
+    return f"{hardware(device)}, {self_test.checked(device)}" if device.type == "cuda" else hardware(device)
 
 
 def begin(algorithm: Algorithm, options: RunOptions, executed: int) -> Attempt:

@@ -72,7 +72,7 @@ def checks(device: torch.device) -> Iterator[Check]:
 
 
 @lru_cache(maxsize=8)
-def tested(device: torch.device) -> str:
+def checked(device: torch.device) -> str:
     r"""The result for a report, in words, computed once in a process.
 
     Raises:
