@@ -33,6 +33,9 @@ _WIDEST, _BLOCK, _FINENESS = 0.4, 0.25, 0.02
 _LARGEST_REACH = 600.0
 """How far copies may be moved: e to this is nearly the largest float."""
 
+_LARGEST_LOG_ERROR = 0.019
+"""Of a node's logarithm: up to it e^d - 1 is below 1.01 d, which sums of such errors count."""
+
 _RATIO = 4.0
 """Sum of the half axes of the Bernstein ellipse around each panel, in units of its half-length."""
 
@@ -131,7 +134,8 @@ class MixedLaplace(Transform):
     def log_moment_upper(self, tilts: Floats) -> Floats:
         nodes = self._nodes(float(tilts.max()), 0.0, 1e-3 / self.count)
         values = [sum_on_line(nodes, float(tilt), 1.0, 1) for tilt in tilts]
-        return np.array([math.log1p(float(value.minus_one[0].real + value.error[0])) for value in values]) + ELEMENTARY
+        found = np.array([math.log1p(float(value.minus_one[0].real + value.error[0])) for value in values])
+        return found + ELEMENTARY * (1.0 + np.abs(found))
 
     def log_decay(self, tilt: float, heights: Floats, shifts: int = 2) -> Floats:
         del shifts  # no path is better than the real axis
@@ -179,7 +183,8 @@ class MixedLaplace(Transform):
         doubt = 1.01 * (slack + 2.0 * at.relative + 2.0 * at.absolute / np.maximum(rise, 1e-300))
         error = np.where((rise > 0.0) & (doubt < 0.1), 1.01 * doubt * ratio, math.inf)
         change = tilt * at.rise + 2.0 * at.p + at.q
-        unsure = 2.0 * slope * width + 1e-9 * slope
+        rounded = tilt * (at.rise * at.relative + at.absolute) + 3.0 * (at.relative + at.absolute)
+        unsure = 2.0 * slope * width + 1e-9 * slope + np.maximum(rounded[:-1], rounded[1:])
         sign = np.where(np.abs(change[:-1]) > unsure, np.sign(change[:-1]), 0.0)
         grown = np.exp(slope * width)
         turned = np.where(sign == 0.0, 3.0 * slope * width * width * grown * (ratio[:-1] + error[:-1]), 0.0)
@@ -208,6 +213,8 @@ class MixedLaplace(Transform):
         # 64/15 max |F| d / (1 - 1/16) 4^-64 for each panel; the panel's own share of ``size`` bounds max |F| d.
         quadrature = 5.0 * size * math.exp(growth) * _RATIO ** (-2.0 * _POINTS)
         error = np.full(loss.shape, ELEMENTARY * (8.0 + 2.0 * self._reach) + _WEIGHT_ERROR) + loss_error
+        if not float(np.max(error + tilt * loss_error)) < _LARGEST_LOG_ERROR:
+            raise TransformUnavailable("the loss is too steep to be rounded well: a weight is next to nothing")
         return Nodes(log_weight.astype(np.complex128), loss.astype(np.complex128), error, loss_error, quadrature)
 
     def _panels(self, tilt: float, height: float, wanted: float) -> tuple[Floats, Floats, float]:

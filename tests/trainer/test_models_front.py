@@ -89,3 +89,22 @@ def test_filters_are_in_the_front() -> None:
     front, rest = split_front(_network(ROWS["filters"]))
     assert any("filter_bank" in name for name, _ in front.named_children())
     assert not any("filter_bank" in name for name, _ in rest.named_children())
+
+
+class Leaky(nn.Module):
+    """A row's last bits depend on the rows beside it, as those of some products do."""
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return rows + 1e-7 * rows.abs().amax()
+
+
+@pytest.mark.parametrize(
+    "front", [nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 100, 7)), nn.Sequential(nn.Flatten(), Leaky())]
+)
+def test_no_bit_of_a_record_depends_on_how_many_there_are_or_on_its_place(front: nn.Sequential) -> None:
+    records = torch.randn(70, 3, 12, 12, generator=torch.Generator().manual_seed(2))
+    whole = passed_through(front, records)
+    for count in (1, 2, 3, 17, 64, 65, 66):
+        assert torch.equal(passed_through(front, records[:count]), whole[:count])
+    # One record less before the others moves them all by a place.
+    assert torch.equal(passed_through(front, records[1:]), whole[1:])

@@ -103,7 +103,7 @@ def test_it_is_computed_once_in_front_and_has_nothing_to_learn() -> None:
     model = real(Scattering(scales=2, normalisation_groups=27), Flatten(), Linear(outputs=10))
     network = built(model, facts)
     front, rest = split_front(network)
-    x = records(facts, count=RECORDS_AT_ONCE + 3)
+    x = records(facts, count=RECORDS_AT_ONCE[0] + 3)
     assert [name for name, _ in rest.named_parameters()] == ["2_linear.weight", "2_linear.bias"]
     assert not list(front.parameters())
     torch.testing.assert_close(rest(passed_through(front, x)), network(x), rtol=1e-5, atol=1e-5)

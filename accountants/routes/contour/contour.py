@@ -297,10 +297,12 @@ def _of_both(
         found, refusal = one(), None
     except TransformUnavailable as reason:
         found, refusal = bounds(), reason
+    except ArithmeticError:
+        found, refusal = bounds(), TransformUnavailable("a number on the way is larger than any float")
     if is_wide(found):
         try:
             further = parts()
-        except TransformUnavailable:
+        except (TransformUnavailable, ArithmeticError):
             pass  # the one contour's answer stands
         else:
             return agreed(quantity, found, further)

@@ -234,8 +234,8 @@ class Part:
             return log_value, size + np.log(1.01 * relative)
         one = np.exp(log_bulk)
         is_tiny = ~(np.abs(one) > 2.0 * TINY)
-        # There the bulk counts as TINY and turns the jumps with it.
-        jumps_error = errors[1] + _LEAST + np.where(is_tiny, 2.0 * np.abs(jumps), 0.0)
+        # There the bulk counts as TINY: the jumps are scaled by up to 2 and turned with it.
+        jumps_error = errors[1] + _LEAST + np.where(is_tiny, 3.0 * np.abs(jumps), 0.0)
         ratio = jumps / np.where(is_tiny, TINY, one)
         rho, base = count * log1p_complex(ratio), count * log_bulk
         near = rho.real < 1.0
