@@ -14,8 +14,8 @@ from zetadp.mechanisms.base import Adjacency
 from zetadp.trainer import RuntimeSpec, load_train
 from zetadp.trainer.data.digits import Digits
 from zetadp.trainer.specs.algorithms.obfuscation import Obfuscation
-from zetadp.trainer.specs.attack_findings import AttackEffort, AttackFigure, AttackFindings
 from zetadp.trainer.specs.descent import Adam
+from zetadp.trainer.specs.findings.attacks import AttackEffort, AttackFigure, AttackFindings
 from zetadp.trainer.specs.network_training import NoEvaluation, PublicHeldOut
 from zetadp.trainer.specs.obfuscation.architectures import LeNet
 from zetadp.trainer.specs.obfuscation.methods import AdditionalLayers, FeaturePrivacy, Method, NoisyRotation, Rotation

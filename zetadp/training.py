@@ -62,9 +62,9 @@ from zetadp.trainer.progress import CERTIFIED, CertifiedTraining
 from zetadp.trainer.specs.algorithms.own_module import ModuleFacts, OwnModule, OwnRecords
 from zetadp.trainer.specs.base import PrivacyTarget, RuntimeSpec
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
+from zetadp.trainer.specs.findings.runs import CanaryAudit
 from zetadp.trainer.specs.network_training import FlatMethod, PerLayerMethod
 from zetadp.trainer.specs.report import Progress, RunReport
-from zetadp.trainer.specs.run_findings import CanaryAudit
 from zetadp.watching import held_alone, interruptible, named_by_argument, watched
 
 Data = tuple[Any, ...] | Mapping[str, Any] | TensorDataset | Records

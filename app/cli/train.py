@@ -24,7 +24,7 @@ from zetadp.mechanisms.base import Value
 from zetadp.mechanisms.errors import InvalidParameter, PrivacyError
 from zetadp.trainer.errors import TrainingInterrupted
 from zetadp.trainer.progress import CERTIFIED, CertifiedTraining
-from zetadp.trainer.specs.self_test import SelfTest
+from zetadp.trainer.specs.findings.devices import SelfTest
 
 
 @final

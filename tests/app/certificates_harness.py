@@ -25,7 +25,7 @@ from zetadp.trainer.sites.record import STATEMENTS
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
 from zetadp.trainer.specs.algorithms.federation import SiteRecord
 from zetadp.trainer.specs.algorithms.obfuscation import Obfuscation
-from zetadp.trainer.specs.attack_findings import AttackFigure, AttackFindings, AttackName, CurvePoint, Measure
+from zetadp.trainer.specs.findings.attacks import AttackFigure, AttackFindings, AttackName, CurvePoint, Measure
 from zetadp.trainer.specs.obfuscation.methods import NoisyRotation
 from zetadp.trainer.specs.report import MetricName, RunReport
 

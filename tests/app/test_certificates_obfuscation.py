@@ -14,7 +14,7 @@ from zetadp.app.certificates.facts.statement import PrivacyCertificate
 from zetadp.app.certificates.page.blocks import Table
 from zetadp.app.certificates.page.content import document_of
 from zetadp.app.certificates.words.reading import Reading
-from zetadp.trainer.specs.attack_findings import AttackName, Measure
+from zetadp.trainer.specs.findings.attacks import AttackName, Measure
 
 pytestmark = pytest.mark.usefixtures("table_of_kinds")
 

@@ -13,7 +13,7 @@ from torch.nn import functional
 from zetadp.trainer.algorithms.obfuscation.attacks.attacker import Attacker
 from zetadp.trainer.algorithms.obfuscation.target import Encoded, Ground, Scheme
 from zetadp.trainer.data.digits import Digits
-from zetadp.trainer.specs.attack_findings import AttackEffort
+from zetadp.trainer.specs.findings.attacks import AttackEffort
 
 TURN = 2.0 * math.pi
 

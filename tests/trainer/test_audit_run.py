@@ -31,8 +31,8 @@ from zetadp.trainer.specs.algorithms.dp_sgd_laplace import DpSgdLaplace
 from zetadp.trainer.specs.algorithms.functional_mechanism import FunctionalMechanism
 from zetadp.trainer.specs.algorithms.spectral_dp import SpectralDp
 from zetadp.trainer.specs.algorithms.spof import Spof
+from zetadp.trainer.specs.findings.runs import SampleFindings
 from zetadp.trainer.specs.report import CheckpointWritten, RunReport, TrainingEvent
-from zetadp.trainer.specs.run_findings import SampleFindings
 
 Algorithm = type[ZetaDpSgd] | type[FederatedZetaDpSgd] | type[SpectralDp]
 Audited = ZetaDpSgd | FederatedZetaDpSgd | SpectralDp

@@ -27,8 +27,8 @@ from zetadp.trainer.specs.algorithms.comparison import Comparison
 from zetadp.trainer.specs.algorithms.dp_sgd_laplace import DpSgdLaplace
 from zetadp.trainer.specs.algorithms.non_private import NonPrivateTraining
 from zetadp.trainer.specs.algorithms.spof import Spof
+from zetadp.trainer.specs.findings.runs import NoiseFindings, joined
 from zetadp.trainer.specs.report import Metrics, Progress, RunReport, TrainingEvent
-from zetadp.trainer.specs.run_findings import NoiseFindings, joined
 
 RUNTIME = RuntimeSpec(device="cpu", threads=1)
 

@@ -23,7 +23,7 @@ from zetadp.trainer.algorithms.obfuscation.attacks.angles import (
 from zetadp.trainer.algorithms.obfuscation.attacks.attacker import Attacker
 from zetadp.trainer.algorithms.obfuscation.attacks.intervals import Figures
 from zetadp.trainer.algorithms.obfuscation.target import Encoded
-from zetadp.trainer.specs.attack_findings import AttackEffort, AttackFigure
+from zetadp.trainer.specs.findings.attacks import AttackEffort, AttackFigure
 
 VICTIMS, COORDINATES = 1000, 512
 Draw = Callable[[tuple[int, int], Generator], Tensor]

@@ -13,7 +13,7 @@ from zetadp.trainer.algorithms.obfuscation.attacks.candidates import Verdicts, c
 from zetadp.trainer.algorithms.obfuscation.attacks.intervals import Figures
 from zetadp.trainer.algorithms.obfuscation.attacks.repeats import recovered, relative_errors, repeat_figure
 from zetadp.trainer.algorithms.obfuscation.target import Encoded, Ground, Scheme
-from zetadp.trainer.specs.attack_findings import AttackFigure
+from zetadp.trainer.specs.findings.attacks import AttackFigure
 
 COORDINATES = 512
 

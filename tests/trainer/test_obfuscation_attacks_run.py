@@ -10,7 +10,7 @@ from tests.trainer.obfuscation_schemes import Plain, RandomConvolution, digits, 
 from zetadp.trainer.algorithms.obfuscation.attacks import curve_figures, run_attacks
 from zetadp.trainer.algorithms.obfuscation.attacks.inversion import Pixels
 from zetadp.trainer.algorithms.obfuscation.target import Ground, Scheme
-from zetadp.trainer.specs.attack_findings import AttackEffort, AttackFigure, AttackFindings
+from zetadp.trainer.specs.findings.attacks import AttackEffort, AttackFigure, AttackFindings
 
 EFFORT = AttackEffort(steps=150, inversion_steps=150, property_steps=80, batch_size=32, learning_rate=3e-3, angles=48, victims=200)
 HASTY = AttackEffort(steps=1, inversion_steps=1, property_steps=1, batch_size=4, angles=8, victims=20)

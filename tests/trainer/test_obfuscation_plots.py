@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zetadp.trainer.algorithms.obfuscation.plots import curve_plot
-from zetadp.trainer.specs.attack_findings import AttackFigure, AttackName, CurvePoint, Measure
+from zetadp.trainer.specs.findings.attacks import AttackFigure, AttackName, CurvePoint, Measure
 
 
 def figure(attack: AttackName, measure: Measure, value: float, chance: float) -> AttackFigure:

@@ -14,7 +14,7 @@ from zetadp.mechanisms.sampling.key_stream import KeyStream
 from zetadp.trainer.engine import run, self_test
 from zetadp.trainer.engine.gradients import clipping
 from zetadp.trainer.engine.noise import torch_kernel
-from zetadp.trainer.specs.self_test import Check
+from zetadp.trainer.specs.findings.devices import Check
 
 CPU = torch.device("cpu")
 

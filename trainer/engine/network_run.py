@@ -36,9 +36,9 @@ from zetadp.trainer.layers.flat_parameters import model_tensors
 from zetadp.trainer.models import losses_for
 from zetadp.trainer.specs.descent import AnyOptimizer, ExponentialAveraging
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
+from zetadp.trainer.specs.findings.runs import findings_of
 from zetadp.trainer.specs.network_training import NetworkTraining, PrivateAccuracy, PublicHeldOut, SampledTraining
 from zetadp.trainer.specs.report import MetricValues
-from zetadp.trainer.specs.run_findings import findings_of
 from zetadp.trainer.specs.sampling import CyclicPoissonSampling
 
 Places = Callable[[int, Callable[[], Keys]], Sequence[Tensor]]

@@ -32,11 +32,11 @@ from zetadp.trainer.engine.team.distributed import launch
 from zetadp.trainer.engine.team.interface import Alone, Team
 from zetadp.trainer.errors import TrainingStopped
 from zetadp.trainer.specs.algorithms.federation import SiteRecord
-from zetadp.trainer.specs.attack_findings import AttackFindings
 from zetadp.trainer.specs.base import RuntimeSpec, TrainingSpec
+from zetadp.trainer.specs.findings.attacks import AttackFindings
+from zetadp.trainer.specs.findings.runs import CanaryFindings, NoiseFindings, SampleFindings
 from zetadp.trainer.specs.plan_base import Plan
 from zetadp.trainer.specs.report import RunReport, Started, TrainingEvent
-from zetadp.trainer.specs.run_findings import CanaryFindings, NoiseFindings, SampleFindings
 from zetadp.trainer.team_place import TeamPlace
 
 CHECKPOINT = "checkpoint.safetensors"

@@ -34,7 +34,7 @@ from zetadp.trainer.layers import ComplexLinear, PlanarConv2d
 from zetadp.trainer.layers.flat_parameters import as_real
 from zetadp.trainer.layers.heads import magnitude
 from zetadp.trainer.specs.execution_plan import FlatClipping
-from zetadp.trainer.specs.self_test import Check, SelfTest
+from zetadp.trainer.specs.findings.devices import Check, SelfTest
 
 UNITS: Final = 24
 BOUND: Final = 0.5

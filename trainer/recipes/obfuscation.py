@@ -7,8 +7,8 @@ from zetadp.trainer.data import Cifar10, Digits
 from zetadp.trainer.recipes.recipe import DeclaredData, PrintedResult, Recipe
 from zetadp.trainer.specs.algorithms.comparison import ComparedTraining, Comparison
 from zetadp.trainer.specs.algorithms.obfuscation import Obfuscation
-from zetadp.trainer.specs.attack_findings import AttackEffort
 from zetadp.trainer.specs.descent import Adam, Cosine
+from zetadp.trainer.specs.findings.attacks import AttackEffort
 from zetadp.trainer.specs.network_training import NoEvaluation, PublicHeldOut
 from zetadp.trainer.specs.obfuscation.architectures import Architecture, LeNet, ResNet
 from zetadp.trainer.specs.obfuscation.methods import (

@@ -26,13 +26,13 @@ from zetadp.trainer.specs.execution_plan import (
     PrivateEvaluation,
     clipped_sensitivity,
 )
+from zetadp.trainer.specs.findings.runs import CanaryAudit
 from zetadp.trainer.specs.models.model_spec import ModelSpec, Sequential, given_weights_of
 from zetadp.trainer.specs.models.shapes import check_model
 from zetadp.trainer.specs.plan_base import Plan
 from zetadp.trainer.specs.plans import AnyPlan
 from zetadp.trainer.specs.projection import SpectralProjection
 from zetadp.trainer.specs.report import HeldOut
-from zetadp.trainer.specs.run_findings import CanaryAudit
 from zetadp.trainer.specs.samplers import AnySampler, OnePlaceSampling, PoissonSampler, is_poisson
 from zetadp.trainer.specs.sampling import CyclicPoissonSampling, FederatedSampling
 from zetadp.trainer.specs.strategy import AnyNoise, IndependentNoise, Strategy, is_independent

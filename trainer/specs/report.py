@@ -18,8 +18,8 @@ from zetadp.mechanisms import RandomOrigin
 from zetadp.mechanisms.base import Count, Extended, NonNegative, Number, OpenProbability, Tally, Value, is_absent
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.specs.algorithms.federation import MOST_SITES, SiteRecord
-from zetadp.trainer.specs.attack_findings import AttackFindings
-from zetadp.trainer.specs.run_findings import CanaryFindings, NoiseFindings, SampleFindings
+from zetadp.trainer.specs.findings.attacks import AttackFindings
+from zetadp.trainer.specs.findings.runs import CanaryFindings, NoiseFindings, SampleFindings
 
 Step = Annotated[int, Strict(), Field(ge=0, le=10**12)]
 

@@ -14,7 +14,7 @@ from pydantic import Field
 from zetadp.app.certificates.facts.decimals import DecimalText, SignedDecimalText, exact, fraction, lower, upper
 from zetadp.app.certificates.facts.guarantee import Words
 from zetadp.mechanisms.base import Count, Value, is_absent
-from zetadp.trainer.specs.attack_findings import RESOLUTION, SHARES, AttackFigure, AttackFindings, AttackName, Measure, key_bits
+from zetadp.trainer.specs.findings.attacks import RESOLUTION, SHARES, AttackFigure, AttackFindings, AttackName, Measure, key_bits
 
 DIGITS = 4
 """Significant digits of a measured figure; intervals are rounded outwards."""

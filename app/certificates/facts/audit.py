@@ -9,8 +9,8 @@ from pydantic import Field
 
 from zetadp.app.certificates.facts.decimals import DecimalText, exact, fraction, lower
 from zetadp.mechanisms.base import Count, Value
+from zetadp.trainer.specs.findings.runs import CONFIDENCE, CONTRADICTED, CanaryFindings
 from zetadp.trainer.specs.report import RunReport
-from zetadp.trainer.specs.run_findings import CONFIDENCE, CONTRADICTED, CanaryFindings
 
 NOT_RUN = "not run: no empirical lower bound on epsilon was measured"
 
@@ -34,7 +34,7 @@ VERDICTS = (
 
 @final
 class CanaryFacts(Value):
-    r"""The canaries' findings; see ``trainer.specs.run_findings.CanaryFindings``.
+    r"""The canaries' findings; see ``trainer.specs.findings.runs.CanaryFindings``.
 
     Attributes:
       canaries, members: made-up units, and how many of them took part.

@@ -17,9 +17,9 @@ from zetadp.trainer.errors import PartFailed, TrainingStopped
 from zetadp.trainer.request import TrainingRequest
 from zetadp.trainer.specs.algorithms.comparison import Comparison, PlannedRun
 from zetadp.trainer.specs.base import RuntimeSpec
+from zetadp.trainer.specs.findings.runs import joined, joined_samples
 from zetadp.trainer.specs.plans import ComparedPlan, ComparisonPlan, PartPlan
 from zetadp.trainer.specs.report import Metrics, Progress, RunReport, Started, TrainingEvent
-from zetadp.trainer.specs.run_findings import joined, joined_samples
 
 PARTS_FOLDER, ARTIFACTS = "parts", "artifacts"
 

@@ -16,7 +16,7 @@ from zetadp.mechanisms import RandomOrigin
 from zetadp.mechanisms.base import Adjacency, Extended, NonNegative, OpenProbability, PrivacyUnit, Value, is_absent
 from zetadp.trainer.algorithms.comparison.part import PartOutcome
 from zetadp.trainer.specs.algorithms.comparison import Comparison, PlannedRun
-from zetadp.trainer.specs.attack_findings import AttackFigure
+from zetadp.trainer.specs.findings.attacks import AttackFigure
 from zetadp.trainer.specs.plans import ComparisonPlan, PartName, PartPlan
 from zetadp.trainer.specs.report import HeldOut, MetricName
 

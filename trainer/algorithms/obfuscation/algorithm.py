@@ -27,11 +27,11 @@ from zetadp.trainer.engine.noise.randomness import origin_of, stream_of
 from zetadp.trainer.engine.run import Ending, Model, PreparedRun, Setting
 from zetadp.trainer.errors import TrainingDiverged, TrainingStopped
 from zetadp.trainer.specs.algorithms.obfuscation import Obfuscation
-from zetadp.trainer.specs.attack_findings import AttackFindings, AttackName, CurvePoint
+from zetadp.trainer.specs.findings.attacks import AttackFindings, AttackName, CurvePoint
+from zetadp.trainer.specs.findings.runs import NoiseFindings
 from zetadp.trainer.specs.obfuscation.methods import NoisyRotation
 from zetadp.trainer.specs.plans import FeatureReleasePlan, UnprotectedPlan
 from zetadp.trainer.specs.report import MetricValues, Stage, TrainingEvent
-from zetadp.trainer.specs.run_findings import NoiseFindings
 
 GENERATOR = "batches and keys from AES-256 in counter mode; angles, counterparts and noise in training and attacks from torch's generators"
 RELEASE_GENERATOR = "noise and angles of the encodings from AES-256 in counter mode; torch's generators in training and attacks"

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from zetadp.trainer.specs.attack_findings import AttackFigure, AttackName, CurvePoint, Measure
+from zetadp.trainer.specs.findings.attacks import AttackFigure, AttackName, CurvePoint, Measure
 
 CURVE_FILE = "noise-curve.svg"
 

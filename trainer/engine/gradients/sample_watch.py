@@ -19,7 +19,7 @@ from torch import Tensor
 
 from zetadp.trainer.engine.gradients.sample_law import coincidences_log_tail, count_log_tail, squares_log_tail
 from zetadp.trainer.engine.team.interface import Team
-from zetadp.trainer.specs.run_findings import SampleFindings, Status
+from zetadp.trainer.specs.findings.runs import SampleFindings, Status
 from zetadp.trainer.specs.sampling import (
     CyclicPoissonSampling,
     FixedSizeSampling,

@@ -16,7 +16,7 @@ from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, LocalGaussian,
 from zetadp.mechanisms.noise_test import NoiseSums, NumberNoise, Products, are_sums_of_fair_signs, are_unrelated, has_claimed_scale
 from zetadp.mechanisms.sampling import kernel
 from zetadp.trainer.engine.team.interface import Team
-from zetadp.trainer.specs.run_findings import NoiseFindings, Status
+from zetadp.trainer.specs.findings.runs import NoiseFindings, Status
 
 BLOCK = 2**20
 """How many numbers are added in their own type, often float32; sums over blocks are added in float64."""

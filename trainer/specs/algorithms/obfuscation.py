@@ -13,9 +13,9 @@ from zetadp.mechanisms.base import Positive
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data import DataSetFacts
 from zetadp.trainer.data.digits import Digits
-from zetadp.trainer.specs.attack_findings import AttackEffort
 from zetadp.trainer.specs.base import PositiveInt, TrainingSpec
 from zetadp.trainer.specs.descent import Adam, Cosine, Optimizer
+from zetadp.trainer.specs.findings.attacks import AttackEffort
 from zetadp.trainer.specs.network_training import HELD_OUT, NoEvaluation, PublicHeldOut
 from zetadp.trainer.specs.obfuscation.architectures import Architecture, Classes, LeNet
 from zetadp.trainer.specs.obfuscation.methods import Method, NoisyRotation, Rotation

@@ -16,7 +16,7 @@ from torch import Tensor
 from zetadp.trainer.algorithms.obfuscation.attacks.attacker import Attacker
 from zetadp.trainer.algorithms.obfuscation.attacks.intervals import Figures
 from zetadp.trainer.algorithms.obfuscation.target import Encoded
-from zetadp.trainer.specs.attack_findings import AttackFigure, AttackName
+from zetadp.trainer.specs.findings.attacks import AttackFigure, AttackName
 
 TURN = 2.0 * math.pi
 QUARTER = 0.5 * math.pi

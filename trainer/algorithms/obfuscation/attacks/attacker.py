@@ -10,7 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 from zetadp.trainer.algorithms.obfuscation.target import Encoded, Ground, Scheme
-from zetadp.trainer.specs.attack_findings import AttackEffort
+from zetadp.trainer.specs.findings.attacks import AttackEffort
 
 CHUNK = 256
 """The number of records that go through the network at once."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from zetadp.trainer.algorithms.obfuscation.attacks.attacker import Attacker
 from zetadp.trainer.algorithms.obfuscation.attacks.intervals import Figures
 from zetadp.trainer.algorithms.obfuscation.target import Encoded
-from zetadp.trainer.specs.attack_findings import AttackFigure
+from zetadp.trainer.specs.findings.attacks import AttackFigure
 
 MOST = 1024
 """Victims, and public images to set the threshold with, that are tried against each other."""

@@ -20,7 +20,7 @@ from zetadp.trainer.algorithms.obfuscation.attacks.networks import Quadratures, 
 from zetadp.trainer.algorithms.obfuscation.attacks.properties import Recovered, property_figures
 from zetadp.trainer.algorithms.obfuscation.attacks.repeats import repeat_figure
 from zetadp.trainer.algorithms.obfuscation.target import Encoded, Ground, Scheme
-from zetadp.trainer.specs.attack_findings import AttackEffort, AttackFigure, AttackFindings, AttackName
+from zetadp.trainer.specs.findings.attacks import AttackEffort, AttackFigure, AttackFindings, AttackName
 
 KNOWN = 2048
 """Encodings of public images that the attacker makes and turns back as it does the victims', to train the property attacks on."""

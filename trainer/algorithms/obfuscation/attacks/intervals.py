@@ -10,7 +10,7 @@ import scipy
 from numpy.typing import NDArray
 from torch import Generator, Tensor, randint
 
-from zetadp.trainer.specs.attack_findings import CONFIDENCE, AttackFigure, AttackName, Measure
+from zetadp.trainer.specs.findings.attacks import CONFIDENCE, AttackFigure, AttackName, Measure
 
 RESAMPLES = 1000
 _AT_ONCE = 2**22

@@ -15,7 +15,7 @@ from zetadp.trainer.algorithms.obfuscation.attacks.attacker import Attacker
 from zetadp.trainer.algorithms.obfuscation.attacks.intervals import Figures
 from zetadp.trainer.algorithms.obfuscation.attacks.networks import Reconstruction, train, weights_of
 from zetadp.trainer.algorithms.obfuscation.target import Encoded
-from zetadp.trainer.specs.attack_findings import AttackFigure
+from zetadp.trainer.specs.findings.attacks import AttackFigure
 
 Planes = Callable[[Encoded], Tensor]
 """What a reconstruction is made from (records, channels, ...)."""

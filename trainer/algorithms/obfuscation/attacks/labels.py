@@ -8,7 +8,7 @@ from torch import Tensor
 from zetadp.trainer.algorithms.obfuscation.attacks.angles import TURN
 from zetadp.trainer.algorithms.obfuscation.attacks.attacker import Attacker, most_frequent, turned_back
 from zetadp.trainer.algorithms.obfuscation.attacks.intervals import Figures
-from zetadp.trainer.specs.attack_findings import AttackFigure, AttackName
+from zetadp.trainer.specs.findings.attacks import AttackFigure, AttackName
 
 SCANNED = 64
 """Angles that are tried out where none is estimated."""

@@ -12,7 +12,7 @@ from torch.nn import functional
 from zetadp.trainer.algorithms.obfuscation.attacks.attacker import Attacker, most_frequent
 from zetadp.trainer.algorithms.obfuscation.attacks.intervals import Figures
 from zetadp.trainer.algorithms.obfuscation.attacks.networks import Classifier, train, weights_of
-from zetadp.trainer.specs.attack_findings import AttackFigure, AttackName
+from zetadp.trainer.specs.findings.attacks import AttackFigure, AttackName
 
 NEIGHBOURS: dict[int, AttackName] = {
     1: "property_nearest_neighbour",

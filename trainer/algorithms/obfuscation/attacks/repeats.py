@@ -8,7 +8,7 @@ from torch import Tensor
 from zetadp.trainer.algorithms.obfuscation.attacks.attacker import Attacker
 from zetadp.trainer.algorithms.obfuscation.attacks.intervals import Figures
 from zetadp.trainer.algorithms.obfuscation.target import Encoded
-from zetadp.trainer.specs.attack_findings import AttackFigure
+from zetadp.trainer.specs.findings.attacks import AttackFigure
 
 AVERAGED = 2048
 """Public records whose mean feature is the guess of somebody who sees nothing."""

@@ -1,0 +1,1 @@
+"""What a run, its attacks and a device were found to do."""
