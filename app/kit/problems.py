@@ -22,6 +22,7 @@ from zetadp.mechanisms.errata import UnknownRow
 from zetadp.mechanisms.errors import (
     BudgetExceeded,
     CalibrationFailed,
+    ContradictoryBounds,
     CostTooHigh,
     IncompatibleEvent,
     InvalidParameter,
@@ -38,6 +39,7 @@ PRIVACY_PROBLEMS: Mapping[type[Exception], ProblemType] = {
     NumericalFloor: ProblemType(422, "numerical-floor", "The request is beyond what this route can answer reliably."),
     # Not 503 or 504: those are sent again by themselves, and the same request would only take as long again.
     TimeLimitReached: ProblemType(422, "time-limit-reached", "The calculation takes too long for an immediate answer."),
+    ContradictoryBounds: ProblemType(500, "contradictory-bounds", "Two proved bounds exclude each other: a defect of this program."),
     BudgetExceeded: ProblemType(409, "budget-exceeded", "The spend exceeds what is left of the budget."),
     UnknownRow: ProblemType(404, "erratum-not-found", "No such row of the errata."),
 }

@@ -12,7 +12,7 @@ LAYERS: tuple[dict[str, Any], ...] = (
     {"kind": "activation", "name": "relu"},
     {"kind": "activation", "name": "cardioid"},
     {"kind": "average_pool", "kernel": 2, "stride": 2},
-    {"kind": "max_pool", "kernel": 2, "stride": 2},
+    {"kind": "max_pool", "kernel": 2, "stride": 2, "padding": 0},
     {"kind": "adaptive_average_pool", "size": 1},
     {"kind": "adaptive_max_pool", "size": 1},
     {"kind": "group_norm", "groups": 4},

@@ -128,7 +128,9 @@ def test_a_step_moves_nothing_between_devices_and_waits_twice(
 ) -> None:
     loop, state = loop_on_meta(made, monkeypatch)
     monkeypatch.setattr(sample_watch.SampleWatch, "_add", lambda _self: None)  # indices, which have no numbers there
-    loop.samples.see(0, 1, torch.arange(UNITS), lambda: torch.arange(UNITS))  # who there is is read once
+    # Which numbers the units have, and who there is, is read once.
+    vars(loop)["samples"] = sample_watch.SampleWatch(loop.plan.sampling, UNITS)
+    loop.samples.see(0, 1, torch.arange(UNITS), lambda: torch.arange(UNITS))
     with Looks() as looks:
         for _ in range(3):
             state = loop.step(state)

@@ -75,7 +75,7 @@ def test_digest_tells_type_and_shape_apart() -> None:
 
 
 def test_description_names_what_one_record_is() -> None:
-    assert "One record is one pair of images" in data_set_facts(DigitsPhasePairs(split_seed=0, test_fraction=0.2)).description
+    assert "One record is one pair" in data_set_facts(DigitsPhasePairs(split_seed=0, test_fraction=0.2)).description
 
 
 @pytest.mark.parametrize(("fraction", "side"), [(1e-9, "held-out"), (1.0 - 1e-9, "training")])

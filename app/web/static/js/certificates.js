@@ -102,19 +102,19 @@ function statementOf(bytes) {
   return JSON.parse(new TextDecoder().decode(content));
 }
 
-/** Adjacency and unit of an event: all its releases have the same, but a group has a unit of its own. */
+/** Adjacency and unit of a plan: all its releases have the same, but a plan for units of several records names its own. */
 function neighboursOf(part) {
   if (part === null || typeof part !== "object") return null;
   if (typeof part.adjacency === "string" && typeof part.unit === "string") return { adjacency: part.adjacency, unit: part.unit };
   const found = Object.values(part).map(neighboursOf).find(Boolean) || null;
-  return found && part.kind === "grouped" ? { ...found, unit: part.unit } : found;
+  return found && typeof part.unit === "string" ? { ...found, unit: part.unit } : found;
 }
 
 /** The number of units that a plan states, itself or in its parts, which are all of the same; null where none does. */
 const unitsOf = (plan) => plan?.units ?? plan?.sampling?.records ?? plan?.records ?? (plan?.parts ? unitsOf(plan.parts[0].plan ?? plan.parts[0]) : null);
 
-async function means({ guarantee, event, plan }) {
-  const neighbours = neighboursOf(event);
+async function means({ guarantee, plan }) {
+  const neighbours = neighboursOf(plan);
   if (!neighbours || guarantee.kind !== "approximate_dp") return;
   const place = el("section", { class: "meaning", "aria-label": "What it means" });
   byId("report").firstElementChild.after(el("div", { class: "answer" }, el("p", { class: "figure" }, `epsilon ${guarantee.epsilon} at delta ${guarantee.delta}`), place));
