@@ -63,7 +63,7 @@ class RoutedProfile(PrivacyProfile):
         if len(answers) == 1:
             return answers[0]
         best = min(answers, key=lambda bound: bound.log_upper)
-        lower = self._agreeing("log delta", max(b.log_lower for b in answers), best.log_lower, best.log_upper)
+        lower = self._agreeing("log delta", [(b.log_lower, b.log_upper, b.route) for b in answers], best.log_lower)
         return DeltaBound(log_lower=lower, log_upper=best.log_upper, route=best.route)
 
     def epsilon(self, delta: float) -> Bound:
@@ -77,15 +77,17 @@ class RoutedProfile(PrivacyProfile):
         if len(answers) == 1:
             return answers[0]
         best = min(answers, key=lambda bound: bound.upper)
-        lower = self._agreeing("epsilon", max(b.lower for b in answers), best.lower, best.upper)
+        lower = self._agreeing("epsilon", [(b.lower, b.upper, b.route) for b in answers], best.lower)
         return Bound(lower=lower, upper=best.upper, route=best.route)
 
-    def _agreeing(self, quantity: str, lower: float, own: float, upper: float) -> float:
-        """The largest lower end, which the smallest upper one mustn't contradict; where moments say more than pairs, it may."""
+    def _agreeing(self, quantity: str, ends: list[tuple[float, float, str]], own: float) -> float:
+        """The largest lower end, which the smallest upper one mustn't contradict; where moments say more than pairs, theirs may."""
+        lower, upper = _meeting(ends)
         if lower <= upper:
             return lower
-        if not self._is_loose:
-            raise ContradictoryBounds(quantity, lower, upper)
+        of_pairs = _meeting([end for end in ends if not (self._is_loose and end[2].startswith(RdpAccountant.name))])
+        if of_pairs[0] > of_pairs[1]:
+            raise ContradictoryBounds(quantity, *of_pairs)
         return own
 
     def rdp(self, order: float) -> float | None:
@@ -142,6 +144,11 @@ class RoutedProfile(PrivacyProfile):
             except UnsupportedEvent as reason:
                 self._known[accountant.name] = _without_frames(reason)
         return self._known[accountant.name]
+
+
+def _meeting(ends: list[tuple[float, float, str]]) -> tuple[float, float]:
+    """The largest lower and the smallest upper end."""
+    return max((lower for lower, _, _ in ends), default=-math.inf), min((upper for _, upper, _ in ends), default=math.inf)
 
 
 def _without_frames(refusal: _Refusal) -> _Refusal:

@@ -19,6 +19,7 @@ from zetadp.accountants.densities.loops import Ratio
 from zetadp.accountants.densities.mixtures import Mixture
 from zetadp.accountants.densities.windowed import Cut, Windowed
 from zetadp.accountants.events import leaves
+from zetadp.accountants.routes import auto
 from zetadp.accountants.routes.contour import contour, ends, jumps
 from zetadp.accountants.routes.contour.parts import Aim, Jumps, Part, log_beyond, log_beyond_one
 from zetadp.accountants.routes.fft.fft import FftProfile
@@ -124,6 +125,14 @@ def test_a_vanishing_bulk_turns_no_jumps_unnoticed(bulk):
     assert abs(complex(np.exp(value)[0]) - 1.0) <= math.exp(error[0])
 
 
+def test_a_bulk_just_above_the_least_moves_the_jumps_by_no_more_than_is_counted(bulk):
+    part = object.__new__(Part)
+    vars(part).update({**vars(bulk), "_jumps": Jumps(None), "_releases": releases_of(Question(1e-3, 0.8, 1, 1e-9))})
+    log_bulk = np.array([math.log(1.99e-150) + math.pi * 1j])
+    value, error = part._values(log_bulk, np.ones(1, complex), (np.full(1, 2e-150), np.ones(1)), (np.full(1, 1e-170), np.zeros(1)))
+    assert abs(complex(np.exp(value)[0]) - 1.0) <= math.exp(error[0])
+
+
 # -- contradictions --------------------------------------------------------------------------------------------------------------------
 
 
@@ -148,6 +157,14 @@ def test_routes_that_exclude_each_other_are_an_error(monkeypatch, ask):
         monkeypatch.setattr(law, "delta", lambda *_, low=low, high=high: DeltaBound(log_lower=-high, log_upper=-low, route="stated"))
     with pytest.raises(ContradictoryBounds):
         getattr(profile(training(0.01, 1.0, 10)), ask)(0.5)
+
+
+def test_only_moments_may_say_more_than_pairs_where_they_are_looser():
+    found = object.__new__(auto.RoutedProfile)
+    found._is_loose = True
+    assert found._agreeing("epsilon", [(3.0, 4.0, "fft"), (0.0, 2.5, "rdp(order=2)")], 0.0) == 0.0
+    with pytest.raises(ContradictoryBounds, match=r"at least 3\.0 and at most 2\.0"):
+        found._agreeing("epsilon", [(3.0, 4.0, "fft"), (1.0, 2.0, "contour"), (0.0, 1.0, "rdp(order=2)")], 0.0)
 
 
 def test_delta_is_never_above_the_probability_that_anything_differs(monkeypatch):
