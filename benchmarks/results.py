@@ -71,7 +71,7 @@ def reason(recipe: Recipe) -> str | None:
         if recipe.spec.algorithm.startswith(algorithm):
             return f"measured by `python -m benchmarks.{benchmark}`"
     if not isinstance(recipe.spec, NetworkTraining):
-        return "not a training of a network"
+        return "a comparison or release of its own form, which this page doesn't run"
     try:
         recipe.spec.data.sources()
         recipe.spec.plan()
