@@ -2,6 +2,7 @@ r"""The self-test of a device: it passes here, and a device that computes otherw
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,7 +22,7 @@ CPU = torch.device("cpu")
 
 def test_this_processor_passes() -> None:
     self_test.checked.cache_clear()
-    assert self_test.checked(CPU) == "self-test passed (cipher, noise, products, clipped sums, sensitivity, bits of a unit)"
+    assert self_test.checked(CPU) == "self-test passed (cipher, noise, products, clipped sums, sensitivity)"
 
 
 def other_counter(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,17 +55,33 @@ def longer_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clipping, "AIM", 1.01)
 
 
+def no_number_as_a_convolution(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = torch.nn.functional.conv2d
+
+    def off(images: Tensor, filters: Tensor) -> Tensor:
+        found = right(images, filters)
+        return torch.full_like(found, torch.nan) if found.dtype == torch.float32 else found
+
+    monkeypatch.setattr(torch.nn.functional, "conv2d", off)
+
+
+def no_number_as_a_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clipping, "AIM", math.nan)
+
+
 @pytest.mark.parametrize(
     ("broken", "check"),
     [
         (other_counter, lambda _device: self_test._cipher()),
         (other_sign, self_test._noise),
         (short_products, self_test._products),
+        (no_number_as_a_convolution, self_test._products),
         (longer_bound, self_test._moves),
+        (no_number_as_a_sum, self_test._moves),
         # Slow: the other sums are shown by what they move.
         pytest.param(longer_bound, self_test._sums, marks=pytest.mark.slow),
     ],
-    ids=["cipher", "noise", "products", "sensitivity", "sums"],
+    ids=["cipher", "noise", "products", "no number as a product", "sensitivity", "no number as a sum", "sums"],
 )
 def test_what_is_broken_fails(
     broken: Callable[[pytest.MonkeyPatch], None], check: Callable[[torch.device], Check], monkeypatch: pytest.MonkeyPatch

@@ -142,13 +142,18 @@ def _products(device: torch.device) -> Check:
         product = (one.to(device) @ other.to(device).T).cpu()
         convolved = nn.functional.conv2d(images.to(device), filters.to(device)).cpu()
     lengths = one.double().norm(dim=1)[:, None] * other.double().norm(dim=1)
-    worst = ((product - one.double() @ other.double().T).abs() / lengths).max().item()
+    errors = [((product - one.double() @ other.double().T).abs() / lengths).max().item()]
     exact = nn.functional.conv2d(images.double(), filters.double())
     largest = nn.functional.conv2d(images.double().abs(), filters.double().abs())
-    worst = max(worst, ((convolved - exact).abs() / largest).max().item())
-    return Check(
-        name="products", passed=worst <= LARGEST_PRODUCT_ERROR, found=f"float32 errs by 2^{np.log2(max(worst, 1e-300)):.1f} at most"
-    )
+    errors.append(((convolved - exact).abs() / largest).max().item())
+    # NumPy's maximum, unlike Python's, is NaN where one is.
+    found = f"float32 errs by 2^{np.log2(np.max([*errors, 1e-300])):.1f} at most"
+    return Check(name="products", passed=_all_within(errors, LARGEST_PRODUCT_ERROR), found=found)
+
+
+def _all_within(errors: Sequence[float], limit: float) -> bool:
+    """Whether each error is at most the limit, which NaN isn't."""
+    return all(error <= limit for error in errors)
 
 
 @final
@@ -197,7 +202,7 @@ def _sums(device: torch.device) -> Check:
         expected = _by_loop(problem, clipped)
         worst[name] = ((found - expected).norm() / expected.norm()).item()
     kind = max(worst, key=lambda one: worst[one])
-    right = all(error <= LARGEST_ERROR for error in worst.values())
+    right = _all_within(tuple(worst.values()), LARGEST_ERROR)
     return Check(name="clipped sums", passed=right, found=f"{len(worst)} networks, at most {worst[kind]:.1e} from float64 ({kind})")
 
 
@@ -223,7 +228,7 @@ def _wide(tensor: Tensor) -> Tensor:
 
 def _moves(device: torch.device) -> Check:
     """How far one unit more or less moves a clipped sum, gradients of all sizes and ones that aren't finite among them."""
-    worst, count = 0.0, 0
+    moves = list[float]()
     for _, problem in _problems():
         scaled = problem.features * torch.logspace(-6, 6, UNITS).reshape(-1, *(1,) * (problem.features.dim() - 1))
         moved = Problem(problem.network, problem.losses, scaled, problem.targets, None)
@@ -234,15 +239,16 @@ def _moves(device: torch.device) -> Check:
         for unit in range(0, UNITS, 3):
             others = everybody[everybody != unit]
             sums = [clipped.sum(parameters, units, BOUND).total.double() for units in (everybody, others)]
-            worst, count = max(worst, (sums[0] - sums[1]).norm().item() / BOUND), count + 1
-    return Check(name="sensitivity", passed=worst <= 1.0, found=f"{count} units left out, at most {worst:.5f} of the bound")
+            moves.append((sums[0] - sums[1]).norm().item() / BOUND)
+    found = f"{len(moves)} units left out, at most {np.max(moves):.5f} of the bound"
+    return Check(name="sensitivity", passed=_all_within(moves, 1.0), found=found)
 
 
 def _bits(device: torch.device) -> Check:
     """Whether units are computed together; if not, they are one by one, which is as private and slower."""
     apart = [name for name, problem in _problems() if not _there(problem, device)[0].settle()]
     found = f"computed one by one: {', '.join(apart)}" if apart else "the same in every microbatch"
-    return Check(name="bits of a unit", passed=True, found=found)
+    return Check(name="bits of a unit", passed=None, found=found)
 
 
 Figures = dict[str, float]

@@ -9,7 +9,7 @@ from zetadp.mechanisms.base import NonNegative, Value
 
 @final
 class Check(Value):
-    """One comparison: what, whether it came out as it must (None: it couldn't be made here), and what was found, in words."""
+    """One comparison: what, whether it came out as it must (None: it can't here, or nothing must), and what was found."""
 
     name: str
     passed: bool | None
