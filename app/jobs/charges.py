@@ -5,7 +5,9 @@ counts, not only those that were shown. Training writes each step to disk before
 
 * stopped (paused, cancelled, timed out, its worker shut down) and said so: the steps in its checkpoint, the last one executed among them;
 * failed and said how many steps it executed (it diverged, or an error ended a step, which counts as executed): these steps;
-* failed otherwise, killed, or its end is unknown: all of the plan.
+* failed otherwise, killed, or its end is unknown: all of the plan;
+* ended early, however it did, where sites release over a network: all of the plan. A site releases when a request reaches it, which may be
+  after the last step that was executed here, and what an attempt that was killed had asked for is in no checkpoint.
 
 That a run which ends early costs the steps it executed is a claim about adaptive stopping. Every budget of a ledger carries it: sums of
 epsilon, rho, mu^2 or Renyi divergences at fixed orders, step by step (accountants/proofs/filters.md, section 7). A privacy profile doesn't:
@@ -32,6 +34,7 @@ from zetadp.app.ledgers.queries import found_ledger, found_reserved
 from zetadp.app.tables.jobs import JobEventRow, JobRow
 from zetadp.app.tables.ledgers import LedgerEntryRow, LedgerJobRow
 from zetadp.mechanisms.errors import InvalidParameter, PrivacyError
+from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
 from zetadp.trainer.specs.report import Failed, Stopped
 
 PART_SECONDS = 2.0
@@ -102,7 +105,10 @@ def spend_of_job(session: Session, tenant: str, job_id: str) -> Event:
 
 
 def _released_steps(session: Session, job: JobRow) -> int | None:
-    """Steps executed by a job whose last attempt reported its own end and didn't finish; None if unknown."""
+    """Steps executed by a job whose last attempt reported its own end and didn't finish; None if unknown, or if sites released them."""
+    document = JOB_DOCUMENT.validate_python(job.document)
+    if isinstance(document, TrainingDocument) and isinstance(document.spec, FederatedZetaDpSgd) and document.spec.federation is not None:
+        return None
     stopped, failed = (_last(session, job, kind) for kind in ("stopped", "failed"))
     if isinstance(stopped, Stopped):
         return stopped.step

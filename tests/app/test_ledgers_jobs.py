@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.app.certificate_kinds import FEDERATED, SITES
 from tests.app.fake_child import Order
 from tests.app.jobs_harness import serving, spec, state, submit, wait_until, working
 from tests.app.jobs_harness import settings as served
@@ -205,6 +206,22 @@ def test_a_failed_job_commits_what_it_has_or_may_have_released(
     assert share(found) == pytest.approx(spent, rel=1e-12)
     assert (found.released is None) == (spent == 1.0)
     assert ledgers.verify(TENANT, ledger.id).verdict == "sound"
+
+
+@pytest.mark.parametrize("end", [Stopped(step=8), Failed(reason="no", executed=9)], ids=["stopped", "failed"])
+def test_sites_may_have_released_more_than_a_coordinator_says(
+    jobs: JobService, ledgers: LedgerService, attempts: Attempts, token: str, request: pytest.FixtureRequest, end: TrainingEvent
+) -> None:
+    """A request that was out when the run stopped is answered, and so were those of an attempt that was killed past its checkpoint."""
+    wide = ledgers.create(
+        TENANT, definition(RdpBudget(orders=(8.0,), values=(100.0,)), f"sites {abs(hash(request.node.name))}"), None, None
+    )
+    over_sites = {name: value for name, value in spec(**FEDERATED | SITES).items() if value is not None}
+    job = prepared(jobs, jobs.submit(JobSubmission.model_validate({"spec": over_sites, "ledger": wide.id}), None))
+    attempt = started(attempts, token)
+    told(attempts, attempt, Started(resumed_from_step=0), end)
+    attempts.fail(attempt, "it failed")
+    assert share(reservation(ledgers, jobs, job.id)) == 1.0
 
 
 def test_a_run_that_a_learning_rate_makes_diverge_pays_for_every_step_that_its_end_is_an_output_of(
