@@ -129,7 +129,10 @@ def recomputed_epsilon(event: Event, delta: float) -> float:
     high = RdpProfile(leaves(event), ()).epsilon(delta).upper
     if high == 0.0 or excess(0.0) <= 0.0:
         return 0.0
-    return root_between(excess, 0.0, high * (1.0 + ACCURACY), 1e-10)
+    try:
+        return root_between(excess, 0.0, high * (1.0 + ACCURACY), 1e-10)
+    except ArithmeticError as unfound:
+        raise UnsupportedEvent("cross_check", str(unfound)) from unfound
 
 
 def _directions(event: Event, delta: float) -> list[tuple[_Direction, float]]:

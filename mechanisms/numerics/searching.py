@@ -19,6 +19,7 @@ def root_between(function: Callable[[float], float], low: float, high: float, re
       relative: how wide the last bracket may be, relative to the root.
     Raises:
       ValueError: both ends have the same sign.
+      ArithmeticError: the function isn't a number somewhere, or it took too many steps.
 
     >>> abs(root_between(math.cos, 1.0, 2.0, 1e-12) - math.pi / 2.0) < 1e-11
     True
@@ -31,6 +32,8 @@ def root_between(function: Callable[[float], float], low: float, high: float, re
     for _ in range(_MOST):
         x = a + part * (b - a)
         at_x = function(x)
+        if math.isnan(at_x):
+            raise ArithmeticError(f"the function isn't a number at {x!r}")
         if (at_x > 0.0) == (at_a > 0.0):
             c, at_c = a, at_a
         else:
@@ -46,7 +49,7 @@ def root_between(function: Callable[[float], float], low: float, high: float, re
         else:
             part = 0.5
         part = min(max(part, share), 1.0 - share)
-    return best
+    raise ArithmeticError(f"no root was found between {low!r} and {high!r} in {_MOST} steps")
 
 
 def least_between(function: Callable[[float], float], low: float, high: float, tolerance: float) -> tuple[float, float]:

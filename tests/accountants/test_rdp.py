@@ -188,3 +188,9 @@ def test_orders_that_share_nodes_agree_with_nodes_of_their_own(order, probabilit
     for power in (order, 1.0 - order):
         # Values below 1e-10 or so carry the rounding of order - 1.
         assert own.log_moment(power) <= pair_renyi(pair, order) * (order - 1.0) * (1.0 + 1e-8)
+
+
+def test_an_order_whose_cost_is_not_a_number_is_no_best_one():
+    found = profile(training(0.01, 1.0, 10), accountant="rdp")
+    with pytest.raises(UnsupportedEvent, match="isn't a number"):
+        found.best(lambda _: math.nan)

@@ -45,3 +45,8 @@ def test_least_values_are_scipys(function: Callable[[float], float]) -> None:
     assert place == pytest.approx(float(found.x), abs=3e-3)  # where it is flat, places differ more than values
     assert value == pytest.approx(float(found.fun), abs=1e-5)
     assert value == function(place)
+
+
+def test_a_root_that_is_not_found_is_an_error_and_no_guess() -> None:
+    with pytest.raises(ArithmeticError, match="isn't a number at"):
+        root_between(lambda x: math.nan if 0.0 < x < 1.0 else x - 0.5, 0.0, 1.0, 1e-12)

@@ -21,6 +21,7 @@ from zetadp.accountants.routes.rdp.selected_moments import SelectedMoments
 from zetadp.accountants.selected.largest import largest_loss_of
 from zetadp.accountants.shared_sample import derivation
 from zetadp.mechanisms.base import Step
+from zetadp.mechanisms.errors import UnsupportedEvent
 from zetadp.mechanisms.local import LocalRelease
 from zetadp.mechanisms.loss import ConcentratedLoss
 from zetadp.mechanisms.numerics.searching import least_between
@@ -115,7 +116,11 @@ class RdpProfile(PrivacyProfile):
             if len(values) - 1 - best >= _PATIENCE:
                 break
         low, high = _LOG_ORDERS[max(best - 1, 0)], _LOG_ORDERS[min(best + 1, len(values) - 1)]
-        log_order, value = min(least_between(at, low, high, 1e-4), (_LOG_ORDERS[best], values[best]), key=lambda found: found[1])
+        log_order, value = least_between(at, low, high, 1e-4)
+        if not value < values[best]:  # or it isn't a number
+            log_order, value = _LOG_ORDERS[best], values[best]
+        if math.isnan(value):
+            raise UnsupportedEvent(ROUTE, "a divergence isn't a number")
         return 1.0 + math.exp(log_order), value
 
 

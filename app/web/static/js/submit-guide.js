@@ -78,6 +78,7 @@ export function expected(measured, epsilon) {
   const where = near.map((one) => one.epsilon).join(" and ");
   const what = near.map((one) => figure(one.mean, 3)).join(" to ");
   const only = below && above ? "" : ", the nearest that was measured";
+  if (!below) return `Expect less than about ${what} of ${metric.replaceAll("_", " ")}: that is what this recipe reached at epsilon ${where}, the smallest that was measured (${runs} runs each, on its own data).`;
   return `Expect ${metric.replaceAll("_", " ")} of about ${what}: what this recipe reached at epsilon ${where}${only} (${runs} runs each, on its own data). Single runs differ.`;
 }
 
