@@ -135,6 +135,17 @@ def test_a_site_agrees_to_nothing_that_isnt_its_own(tmp_path: Path) -> None:
         agree(Proposal.of(seeded, weaker), _settings(tmp_path, 0), keys[0])
 
 
+def test_a_site_agrees_to_no_noise_that_misses_the_specs_epsilon(tmp_path: Path) -> None:
+    keys = [make_key(_settings(tmp_path, number).key_file) for number in range(SITES)]
+    privacy = {"adjacency": "add_remove", "unit": "record", "delta": 1e-5, "epsilon": 1.0}
+    spec = _spec(tmp_path, Ed25519PrivateKey.generate(), keys, privacy=privacy)
+    plan = spec.plan()
+    weaker = type(plan).model_validate(dict(plan) | {"mechanism": plan.mechanism.scaled(0.5)})
+    with pytest.raises(InvalidParameter, match="enough noise for the spec's epsilon of 1"):
+        agree(Proposal.of(spec, weaker), _settings(tmp_path, 0), keys[0])
+    agree(Proposal.of(spec, plan), _settings(tmp_path, 0), keys[0])
+
+
 def test_a_federation_over_a_network_needs_its_participants(tmp_path: Path) -> None:
     spec = _spec(tmp_path, Ed25519PrivateKey.generate(), [Ed25519PrivateKey.generate() for _ in range(2)])
     for changes, why in (

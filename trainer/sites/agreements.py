@@ -10,6 +10,7 @@ from typing import Annotated, Final, final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import StringConstraints
 
+from zetadp import accountants
 from zetadp.mechanisms.base import Value
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data import data_set_facts
@@ -21,6 +22,8 @@ from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
 from zetadp.trainer.specs.network_training import NoEvaluation
 
 DOMAIN: Final = b"zetadp agreement 1\n"
+ROUNDING: Final = 1e-6
+"""A plan's epsilon may exceed its spec's by this share."""
 
 
 @final
@@ -40,7 +43,8 @@ def check_proposal(proposal: Proposal, settings: SiteSettings, public: str) -> N
     r"""Whether this site can take part.
 
     Raises:
-      InvalidParameter: the proposal names another key, runs other code, protects another unit, or doesn't fit the site's data.
+      InvalidParameter: the proposal names another key, runs other code, protects another unit, doesn't fit the site's data, or its noise
+        misses the spec's epsilon.
     """
     number = proposal.federation.number(settings.name)
     expected = None if number is None else proposal.federation.sites[number].key
@@ -55,6 +59,11 @@ def check_proposal(proposal: Proposal, settings: SiteSettings, public: str) -> N
     if proposal.spec.reproducible and not settings.allows_seeds:
         raise InvalidParameter("spec.reproducible", "false: noise from a seed hides nothing from whoever knows it", True)
     spec_at_site(proposal, settings).check_plan(proposal.plan, data_set_facts(settings.data))
+    asked = proposal.spec.privacy.epsilon
+    if asked is not None:
+        found = accountants.profile(proposal.plan.event).epsilon(proposal.plan.delta).upper
+        if not found <= asked * (1.0 + ROUNDING):
+            raise InvalidParameter("plan.mechanism.std", f"enough noise for the spec's epsilon of {asked:g}", f"epsilon {found:g}")
 
 
 def agree(proposal: Proposal, settings: SiteSettings, key: Ed25519PrivateKey) -> Path:
