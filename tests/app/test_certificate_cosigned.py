@@ -93,9 +93,17 @@ def test_until_the_witnesses_were_asked_proofs_say_so(house: Announcing, witness
     assert early.pending == "witnesses"
     report = verify(envelope, jwks(house.settings), None, house.evidence(early), demand(witnesses))
     assert report.verdict == "valid"
-    assert "no witness had been asked about the certificate: get them again" in details(report, "witnesses", Status.NOT_CHECKED)
+    assert "no witness had been asked about the certificate yet: get them again" in details(report, "witnesses", Status.NOT_CHECKED)
     assert report.policy is not None
     assert any(rule.startswith("witnesses") for rule in report.policy.failing)
+    # That nobody was asked about the certificate yet excuses nothing of its plan's head.
+    assert early.plan is not None
+    first, *others = [line for line in early.plan.splitlines() if line.startswith("\N{EM DASH} ")]
+    unwitnessed = "".join(line for line in early.plan.splitlines(keepends=True) if line.rstrip("\n") not in others)
+    assert others
+    assert first in unwitnessed
+    bare = Proofs(certificate=early.certificate, plan=unwitnessed, pending="witnesses")
+    assert verify(envelope, jwks(house.settings), None, house.evidence(bare), demand(witnesses)).verdict == "invalid"
     kept_and_witnessed(house.settings, house.database)
     later = house.proofs(certificate_id)
     assert later.pending is None
@@ -147,7 +155,7 @@ def test_a_second_history_by_the_services_own_keys_is_refused(
     second.database.close()
     assert report.verdict == "invalid"
     assert details(report, "log") == details(report, "plan_logged") == ""  # for its reader all else is in order
-    assert "0 of 3 witnesses signed the head that the certificate is under" in details(report, "witnesses")
+    assert "0 of 3 witnesses signed the head that its plan is under" in details(report, "witnesses")
 
 
 def test_without_enough_witnesses_nothing_begins(house: Announcing, run: CertificateInput, tmp_path: Path) -> None:

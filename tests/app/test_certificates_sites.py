@@ -47,8 +47,9 @@ def test_trust_is_stated_as_it_is(envelope: bytes) -> None:
 
 def test_each_site_is_named_with_what_it_stated(envelope: bytes) -> None:
     line = next(line for line in Reading(_read(envelope).predicate).done() if line.startswith("Sites: "))
-    assert f"north, key {'b' * 64}: 0 of 40 noisy sums arrived, its ledger charged 0, statement none" in line
-    assert f"south, key {'c' * 64}: 12 of 40 noisy sums arrived, its ledger charged 13, statement {'d' * 64}" in line
+    assert f"north, key {'b' * 64}: 0 of 40 answers counted; what its ledger charged isn't known; " in line
+    last = f"by its last counted statement, {'d' * 64}, it had charged 13, and may have charged more since"
+    assert f"south, key {'c' * 64}: 12 of 40 answers counted; {last}." in line
     assert "statements.jsonl" in {subject.name for subject in _read(envelope).subject}
 
 

@@ -209,6 +209,30 @@ def test_a_coordinator_that_died_takes_finished_rounds_from_its_own_record(tmp_p
     assert FederationRecord(tmp_path, sites.proposal.federation).kept(1) is None
 
 
+def test_an_answer_that_charges_what_cannot_be_counts_as_zero(tmp_path: Path) -> None:
+    """It would else make every statement's check fail, and with it the certificate of all."""
+    for charged in (10**6, 2):
+        sites = Sites()
+        sites.replies[1] = lambda request, asked, sites=sites, charged=charged: [
+            sites.statement(1, request, digest(asked), [2] * NUMBERS, charged=charged)
+        ]
+        workdir = tmp_path / str(charged)
+        workdir.mkdir()
+        assert _arrived(sites, workdir).keys() == {0, 2}
+
+
+def test_another_proposals_refusals_end_nothing(tmp_path: Path) -> None:
+    sites = Sites()
+    honest = list(sites.replies)
+
+    def elicited(site: int) -> Reply:
+        refusal = Refusal.model_validate({"site": "abc"[site], "reason": "unreadable", "charged": 0, "proposal": "0" * 64, "round": 0})
+        return lambda request, asked: [sealed(refusal, b"", sites.keys[site]), *honest[site](request, asked)]
+
+    sites.replies = [elicited(site) for site in range(3)]
+    assert _arrived(sites, tmp_path).keys() == {0, 1, 2}
+
+
 def test_the_record_names_every_site_and_its_last_statement(tmp_path: Path) -> None:
     sites = Sites()
     sites.replies[2] = _silent

@@ -65,6 +65,11 @@ class FederationRecord:
         (artifacts / STATEMENTS).write_text("".join(f"{self._known[place]}\n" for place in order))
         return tuple(self._counted(site.name, site.key) for site in self._federation.sites)
 
+    def charged_before(self, name: str, number: int) -> int:
+        """How many rounds a site's last statement before a round says were charged; 0 where there is none."""
+        rounds = [known for site, known in self._known if site == name and known < number]
+        return read_line(self._known[name, max(rounds)].encode())[0].charged if rounds else 0
+
     def _counted(self, name: str, key: str) -> SiteRecord:
         rounds = sorted(number for site, number in self._known if site == name)
         if not rounds:

@@ -126,18 +126,24 @@ class Rounds:
         if site is None or not found.is_by(federation.sites[site].key):
             return None
         if isinstance(header, Refusal):
-            if header.round == number or header.reason == "unreadable":
+            if (header.proposal, header.round) == (self.proposal.digest, number):
                 refused.add(site)
                 self._tell(site, f"site {header.site} refuses round {number}: {header.reason}")
             return site
         if header.proposal != self.proposal.digest or header.round != number or header.request != asked or site in answers:
             return site  # late, or sent twice
-        if not self._is_release(header, found.payload):
-            self._tell(site, f"site {header.site} sent something else than {self.numbers} integers below 2^52: it counts as zero")
+        if (wrong := self._wrong(header, found.payload)) is None:
+            answers[site] = header, found
+        else:
+            self._tell(site, f"site {header.site} {wrong}: it counts as zero")
             refused.add(site)
-            return site
-        answers[site] = header, found
         return site
+
+    def _wrong(self, header: Statement, payload: bytes) -> str | None:
+        """What keeps an answer to this round from counting: its integers, or a ledger that would make its statements' check fail."""
+        if not self.record.charged_before(header.site, header.round) < header.charged <= header.round:
+            return "says of its ledger what can't be"
+        return None if self._is_release(header, payload) else f"sent something else than {self.numbers} integers below 2^52"
 
     def _is_release(self, header: Statement, payload: bytes) -> bool:
         if header.numbers != self.numbers or len(payload) != header.numbers * header.width:

@@ -215,6 +215,8 @@ KEYED = {
     RandomOrigin.USER_SEED: "keyed by a user's seed",
 }
 """Where a generator's keys came from: how every generator's words end."""
+KEYED_BY_THE_RUN = "keyed by the run's secret key"
+"""The same of a run whose plan is committed to a kept key."""
 
 
 ROUNDING_PROOFS = {"gdp": "gdp_numerics.md", "contour": "contour.md", "single": "fft.md", "fft": "fft.md", "lattice": "lattice.md"}

@@ -25,7 +25,7 @@ PROOFS_FILE, REVOCATIONS_FILE = "proofs.json", "revocations.jws"
 REVOKED = "revocation"
 """Name of the check that fails if a key is revoked."""
 WITNESSES = "witnesses"
-_TOO_EARLY = "when these proofs were made, no witness had been asked about the certificate: get them again"
+_TOO_EARLY = "by these proofs' own, unsigned word no witness had been asked about the certificate yet: get them again"
 
 
 @final
@@ -109,7 +109,8 @@ def _check_witnesses(proofs: Proofs | None, announced: AnnouncedFacts | None, tr
         return not_checked(WITNESSES, "no proof was given that a witness could have signed")
     of, least = len(trust.witnesses), trust.least_witnesses
     told: list[str] = []
-    for name, proof in (("the certificate", proofs.certificate), ("its plan", None if announced is None else proofs.plan)):
+    # The plan first: its head was signed before training began, however early the proofs are.
+    for name, proof in (("its plan", None if announced is None else proofs.plan), ("the certificate", proofs.certificate)):
         if proof is None:
             if name == "its plan" and announced is not None:
                 return failed(WITNESSES, "the proof of its plan is missing")

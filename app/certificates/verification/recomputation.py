@@ -117,7 +117,8 @@ class _Brackets:
         try:
             with deadline.time_limit(_CURVE_SECONDS):
                 for point in curve:
-                    # One bracket a point is enough beside the recomputation, which goes through all of them; here no point costs most.
+                    # One bracket a point is enough beside the recomputation, which goes through all of them as far as it answers; no point
+                    # costs more than here.
                     if point.epsilon not in self.reached:
                         self._compare_point(name, found, point)
                     asked += 1

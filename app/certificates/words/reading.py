@@ -178,7 +178,12 @@ class Reading:
         if self.certificate.ledger is not None:
             yield f"Budget: {ledger_line(self.certificate.ledger)}."
         audit = audit_in_words(run.noise_numbers, run.samples, run.canaries)
-        yield f"Random numbers: {run.generator}; {wording.KEYED[run.random_origin]}.{self._shared()} Audit: {audit}."
+        yield f"Random numbers: {run.generator}; {self._keyed()}.{self._shared()} Audit: {audit}."
+
+    def _keyed(self) -> str:
+        announced = self.certificate.announced
+        is_kept = announced is not None and announced.noise_key is not None
+        return wording.KEYED_BY_THE_RUN if is_kept else wording.KEYED[self.certificate.run.random_origin]
 
     def measured(self) -> str:
         """What was measured on held-out records."""

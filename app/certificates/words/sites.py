@@ -24,12 +24,14 @@ def site_lines(sites: Sequence[SiteRecord], rounds: int) -> Iterator[str]:
         return
     yield f"Sites: {'; '.join(_site(site, rounds) for site in sites)}."
     yield (
-        "  What didn't arrive counts as zero. Each site's last statement, whose digest this is, follows from those before it; all that "
-        "arrived are in statements.jsonl. The data above are the coordinator's: of them only the shape and the held-out records were used."
+        "  What didn't count, because it was late or never came, counts as zero; its site may have released it all the same. All "
+        "statements that counted are in statements.jsonl, and each has the digest of its site's one before. The data above are the "
+        "coordinator's: of them only the shape and the held-out records were used."
     )
 
 
 def _site(site: SiteRecord, rounds: int) -> str:
-    last = "none" if site.statement is None else site.statement
-    arrived = f"{site.arrived} of {rounds} noisy sums arrived"
-    return f"{site.name}, key {site.key}: {arrived}, its ledger charged {site.charged}, statement {last}"
+    counted = f"{site.name}, key {site.key}: {site.arrived} of {rounds} answers counted"
+    if site.statement is None:
+        return f"{counted}; what its ledger charged isn't known"
+    return f"{counted}; by its last counted statement, {site.statement}, it had charged {site.charged}, and may have charged more since"

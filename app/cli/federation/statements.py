@@ -21,7 +21,9 @@ def statements(
         asked = read_json(proposal, Proposal)
         records, gaps = checked_statements(asked.federation, asked.digest, asked.plan.steps, file.read_bytes())
     for record in records:
-        out.print(f"{record.name}: {record.arrived} statements, {record.charged} of {asked.plan.steps} rounds charged", markup=False)
+        charged = f"by the last {record.charged} of {asked.plan.steps} rounds charged, and maybe more since"
+        known = charged if record.arrived else "what its ledger charged isn't known"
+        out.print(f"{record.name}: {record.arrived} statements; {known}", markup=False)
     for gap in gaps:
         out.print(f"  {gap}", markup=False)
     if not any(record.arrived for record in records):

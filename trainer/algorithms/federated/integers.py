@@ -63,6 +63,10 @@ class RecordingRandomness:
             raise AssertionError("the release was on no grid")
         return found
 
+    def forget(self) -> None:
+        """Drops integers that nobody took."""
+        self._released = None
+
 
 class _OneGrid:
     """What a source of one release on the grid of normal noise needs besides ``released_normal``: how tensors are taken apart."""

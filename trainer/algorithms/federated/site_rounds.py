@@ -22,7 +22,7 @@ from zetadp.trainer.engine.membership import at_one_place, units_at_nodes
 from zetadp.trainer.engine.network_run import NoisyGradients, PreparedNetwork
 from zetadp.trainer.engine.noise.randomness import randomness_of
 from zetadp.trainer.engine.requests import request_digest
-from zetadp.trainer.engine.run import Setting
+from zetadp.trainer.engine.run import Setting, described
 from zetadp.trainer.engine.team.interface import Alone, Team
 from zetadp.trainer.sites.agreements import check_proposal, spec_at_site
 from zetadp.trainer.sites.proposal import Proposal
@@ -67,6 +67,7 @@ class SiteRounds:
         def randomness(seed: int | None, place: int, team: Team) -> RecordingRandomness:
             return self._record if place == number else RecordingRandomness(randomness_of(seed, place, team))
 
+        spec.check_runtime(settings.runtime)
         algorithm = NoisyGradients(spec, plan, _Places(number, spec.nodes, settings.share), randomness)
         facts = data_set_facts(spec.data)
         setting = Setting(
@@ -80,6 +81,7 @@ class SiteRounds:
             report=_unheard,
             should_stop=_never,
         )
+        _ = described(setting.device)  # whose self-test has to pass here, where noise is drawn
         self._prepared: PreparedNetwork = algorithm.prepare(setting)
         start = self._prepared.initial_state()
         if start.parameters.dtype != torch.float32:
@@ -92,8 +94,11 @@ class SiteRounds:
         """The integers of a round's noisy sum, anew each time: whoever calls makes sure that it is once for a round."""
         state = TrainingState(number - 1, torch.from_numpy(parameters).to(self._device), {}, self._bound)
         loop = self._prepared.loop
-        _ = loop.released(state, loop.layout.unflatten(state.parameters), self._number)
-        return self._record.taken()
+        try:
+            _ = loop.released(state, loop.layout.unflatten(state.parameters), self._number)
+            return self._record.taken()
+        finally:
+            self._record.forget()  # where something failed after the draw
 
 
 def _unheard(_event: TrainingEvent) -> None:

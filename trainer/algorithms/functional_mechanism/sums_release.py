@@ -16,6 +16,7 @@ from zetadp.trainer.engine.autoencoders import Descent, Prepared
 from zetadp.trainer.engine.autoencoders.statistics import Code, fitted
 from zetadp.trainer.engine.loop import NO_BOUND
 from zetadp.trainer.engine.noise.randomness import origin_of, stream_of, write_down
+from zetadp.trainer.engine.noise.releasing import held
 from zetadp.trainer.engine.noise.torch_source import GENERATOR
 from zetadp.trainer.specs.algorithms.functional_mechanism import FunctionalMechanism
 from zetadp.trainer.specs.plans import StatisticReleasePlan
@@ -46,7 +47,7 @@ def released(
 
     ``stream`` gives the one for the noise on these sums.
     """
-    sums = code.sums(rows.cpu())
+    sums = held(plan.mechanism, code.sums(rows.cpu()))
     assert len(sums) == plan.numbers  # the plan was made for these sizes
     noisy = plan.mechanism.release(sums, TorchSource(stream(sums), sums.device))
     if watch is not None:
