@@ -1,6 +1,6 @@
 r"""The JSON Schema (2020-12) of what is signed: a statement and its predicate, from the very classes that issuer and verifier read it with.
 
-It describes the form of a certificate, but not what only verification checks (that figures follow from the event, that names differ).
+It describes the form of a certificate, but not what only verification checks (that figures follow from the plan, that names differ).
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ def _meaning(checks: list[Check], guarantee: str | None, verdict: str) -> str:
     if guarantee is None:
         names = dict.fromkeys(check.name for check in checks if check.status is Status.FAILED)
         return f"Don't rely on this certificate. What failed: {', '.join(names)}."
-    says = "the certificate states NO privacy guarantee" if guarantee == "none" else "its figures follow from the event it states"
+    says = "the certificate states NO privacy guarantee" if guarantee == "none" else "its figures follow from the plan it states"
     missing = [check.name for check in checks if check.status is Status.NOT_CHECKED]
     return (
         f"Signed by one of the keys that it was checked against, and {says}. This doesn't prove that the training was done as stated: for "
