@@ -102,7 +102,7 @@ def _examined(device: str) -> SelfTest:
         rmtree(folder)
 
 
-_VERDICTS = {True: "passed", False: "FAILED", None: "not run"}
+_VERDICTS = {True: "passed", False: "FAILED", None: "noted"}
 
 
 def _line(training: CertifiedTraining) -> str:

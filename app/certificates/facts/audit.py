@@ -27,7 +27,7 @@ SAMPLES_TESTED = (
 
 VERDICTS = (
     "; the guarantee's figures are those of the releases alone: publishing what was found of noise and samples as well adds at most "
-    "1e-17 (1 + e^epsilon) to delta, even where delta is 0"
+    "1e-17 (1 + e^epsilon) to delta, even where delta is 0, if no sum under correlated complex noise is beyond 2^18 of its scales"
 )
 """Reporting verdicts costs very little, and no figure includes it, so the text says so."""
 
