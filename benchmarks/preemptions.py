@@ -32,6 +32,7 @@ from tests.app.launching_harness import for_launching, launching, logs_of
 from tests.app.slurm_harness import MACHINES, missing, preempt, queue_of, slurm_cluster
 from zetadp.app.kit.database import Database
 from zetadp.app.kit.logs import configure_logs
+from zetadp.app.kit.settings import Settings
 from zetadp.app.tables.certificates import CertificateRow
 from zetadp.app.tables.jobs import JobEventRow, JobRow
 
@@ -166,7 +167,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="zetadp-preemptions-") as name, ExitStack() as stack:
         folder = Path(name)
         environment = stack.enter_context(slurm_cluster(folder / "slurm"))
-        own = settings(folder / "service").model_copy(update={"stop_grace_seconds": 10.0, "shutdown_seconds": 15.0})
+        own = Settings.model_validate(dict(settings(folder / "service")) | {"stop_grace_seconds": 10.0, "shutdown_seconds": 15.0})
         # A job here may well lose its machine without a warning more often than three times: that limit is tested elsewhere.
         of = for_launching(own, "slurm", "real" if options.real else "fake", maximum_worker_deaths=100, slurm_options="--partition=low")
         client = stack.enter_context(serving(of))

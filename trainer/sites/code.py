@@ -1,4 +1,4 @@
-r"""The digest of the code that decides what a site draws and what it costs."""
+r"""The digest of the source that decides what a site draws and what it costs; not of what was compiled of it, nor of the libraries."""
 
 from __future__ import annotations
 

@@ -46,6 +46,7 @@ class Site:
         self._name, self._key, self._ledger, self._agreed, self._drawing, self._failed = name, key, ledger, agreed, drawing, failed
         self._prepared: dict[str, tuple[int, Draw]] = {}
         self._one_at_a_time = Lock()
+        code_digest()  # of what is loaded now: files that are replaced later aren't what runs here
 
     def answer(self, frame: bytes) -> bytes:
         """The signed answer to a request: a statement with integers, or a refusal. It never raises because of what it was sent."""
