@@ -16,9 +16,11 @@ from zetadp.trainer.data.files.location import Folder, file_of, files_of, folder
 
 CLASSES = 10
 IMAGE = (3, 32, 32)
-RECORD_BYTES = 1 + 3 * 32 * 32
+IMAGE_BYTES = 3 * 32 * 32
 LARGEST_BATCH = 2**30
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
+Side = tuple[NDArray[Any], NDArray[Any]]
+"""Images and labels."""
 
 
 @final
@@ -54,12 +56,9 @@ class Cifar10(DataRecipe):
         return f"{self.DESCRIPTION}, imaginary part {'zero' if self.imaginary == 'zero' else 'a copy of the real part'}."
 
     def sources(self) -> tuple[Path, ...]:
+        if archive := archive_in(self.folder):
+            return archive
         place = folder_of(self.folder)
-        if any(place.glob("*.npz")):
-            archives = files_of(self.folder, "*.npz")
-            if len(archives) > 1:
-                raise InvalidParameter("data.folder", "a folder with one .npz file", [path.name for path in archives])
-            return archives
         if not any(place.glob("*.bin")) and (place / "data_batch_1").exists():
             raise InvalidParameter(
                 "data.folder",
@@ -72,11 +71,10 @@ class Cifar10(DataRecipe):
     def arrays(self) -> DataSet:
         *training, last = self.sources()
         if not training:
-            x, y, x_test, y_test = npz_arrays(last, ARRAYS).values()
-            sides = (from_channels_last(x, last.name), y), (from_channels_last(x_test, last.name), y_test)
+            sides = archived(last)
         else:
-            batches = [_batch(path) for path in training]
-            sides = (np.concatenate([x for x, _ in batches]), np.concatenate([y for _, y in batches])), _batch(last)
+            batches = [batch(path) for path in training]
+            sides = (np.concatenate([x for x, _ in batches]), np.concatenate([y for _, y in batches])), batch(last)
         (x, y), (x_test, y_test) = sides
         features, others = (colours(images, self.numbers, self.imaginary) for images in (x, x_test))
         return DataSet(features, y.astype(np.int64), others, y_test.astype(np.int64), CLASSES)
@@ -97,10 +95,26 @@ def from_channels_last(images: NDArray[Any], name: str) -> NDArray[Any]:
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
 
 
-def _batch(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Images uint8 (records, 3, 32, 32) and labels of one batch: a label byte, then 1024 red, green and blue bytes a record."""
-    size = path.stat().st_size
-    if size == 0 or size % RECORD_BYTES or size > LARGEST_BATCH:
-        raise InvalidParameter(path.name, f"whole records of {RECORD_BYTES} bytes, at most {LARGEST_BATCH} bytes", size)
-    records = np.frombuffer(path.read_bytes(), dtype=np.uint8).reshape(-1, RECORD_BYTES)
-    return records[:, 1:].reshape(-1, *IMAGE), records[:, 0]
+def archive_in(folder: Folder) -> tuple[Path, ...]:
+    """The folder's NumPy archive, if there is one. Raises InvalidParameter where there are several."""
+    if not any(folder_of(folder).glob("*.npz")):
+        return ()
+    archives = files_of(folder, "*.npz")
+    if len(archives) > 1:
+        raise InvalidParameter("data.folder", "a folder with one .npz file", [path.name for path in archives])
+    return archives
+
+
+def archived(path: Path) -> tuple[Side, Side]:
+    """Training and test side of an archive."""
+    x, y, x_test, y_test = npz_arrays(path, ARRAYS).values()
+    return (from_channels_last(x, path.name), y), (from_channels_last(x_test, path.name), y_test)
+
+
+def batch(path: Path, labels: int = 1, label: int = 0) -> Side:
+    """Images uint8 (records, 3, 32, 32) and one label of each: a record is its label bytes, then 1024 red, green and blue ones."""
+    size, each = path.stat().st_size, labels + IMAGE_BYTES
+    if size == 0 or size % each or size > LARGEST_BATCH:
+        raise InvalidParameter(path.name, f"whole records of {each} bytes, at most {LARGEST_BATCH} bytes", size)
+    records = np.frombuffer(path.read_bytes(), dtype=np.uint8).reshape(-1, each)
+    return records[:, labels:].reshape(-1, *IMAGE), records[:, label]

@@ -3,19 +3,18 @@ r"""CIFAR-100 from a NumPy archive or the binary version's two files; the Python
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, final
+from typing import ClassVar, Literal, Self, final
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import model_validator
 
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data.base import DataRecipe, DataSet
-from zetadp.trainer.data.cifar10 import ARRAYS, IMAGE, LARGEST_BATCH, colours, from_channels_last
-from zetadp.trainer.data.files.archives import npz_arrays
-from zetadp.trainer.data.files.location import Folder, file_of, files_of, folder_of
+from zetadp.trainer.data.cifar10 import archive_in, archived, batch, colours
+from zetadp.trainer.data.files.location import Folder, file_of, folder_of
 
-RECORD_BYTES = 2 + 3 * 32 * 32
+LABELS = ("coarse", "fine")
+"""As their bytes stand before an image."""
 CLASSES = {"fine": 100, "coarse": 20}
 
 
@@ -53,12 +52,9 @@ class Cifar100(DataRecipe):
         return f"{self.DESCRIPTION}, {self.labels} labels, {parts}."
 
     def sources(self) -> tuple[Path, ...]:
+        if archive := archive_in(self.folder):
+            return archive
         place = folder_of(self.folder)
-        if any(place.glob("*.npz")):
-            archives = files_of(self.folder, "*.npz")
-            if len(archives) > 1:
-                raise InvalidParameter("data.folder", "a folder with one .npz file", [path.name for path in archives])
-            return archives
         if (place / "train").exists() and not (place / "train.bin").exists():
             raise InvalidParameter(
                 "data.folder",
@@ -71,17 +67,9 @@ class Cifar100(DataRecipe):
     def arrays(self) -> DataSet:
         files = self.sources()
         if len(files) == 1:
-            x, y, x_test, y_test = npz_arrays(files[0], ARRAYS).values()
-            sides = (from_channels_last(x, files[0].name), y), (from_channels_last(x_test, files[0].name), y_test)
+            sides = archived(files[0])
         else:
-            sides = self._batch(files[0]), self._batch(files[1])
+            label = LABELS.index(self.labels)
+            sides = batch(files[0], len(LABELS), label), batch(files[1], len(LABELS), label)
         (x, y), (x_test, y_test) = ((colours(images, self.numbers, self.imaginary), labels.astype(np.int64)) for images, labels in sides)
         return DataSet(x, y, x_test, y_test, CLASSES[self.labels])
-
-    def _batch(self, path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Images uint8 (records, 3, 32, 32) and labels: a coarse and a fine label byte, then red, green and blue bytes a record."""
-        size = path.stat().st_size
-        if size == 0 or size % RECORD_BYTES or size > LARGEST_BATCH:
-            raise InvalidParameter(path.name, f"whole records of {RECORD_BYTES} bytes, at most {LARGEST_BATCH} bytes", size)
-        records = np.frombuffer(path.read_bytes(), dtype=np.uint8).reshape(-1, RECORD_BYTES)
-        return records[:, 2:].reshape(-1, *IMAGE), records[:, 1 if self.labels == "fine" else 0]
