@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -32,7 +33,7 @@ with open({calls!r}, "a") as file:
 print("{{}}" if sys.argv[0].endswith("curl") else "ID")
 """
 """Stands in a shell's path for a program: it notes what it was called with, as the shell understood it."""
-RECORDED = ("zetadp", "python", "python3", "curl", "make", "docker", "kubectl", "helm", "openssl", "model_signing")
+RECORDED = ("zetadp", "python", "python3", "pip", "curl", "make", "docker", "kubectl", "helm", "openssl", "model_signing")
 
 
 @final
@@ -113,6 +114,14 @@ def understand(arguments: list[str], *, whole: bool = True) -> None:
     except Exception as refused:
         if whole or type(refused).__name__ != "MissingParameter":
             raise
+
+
+def extras(arguments: Sequence[str]) -> set[str]:
+    """Extras of this project that ``pip install`` is asked for: a page names one with the project, as pip wants it."""
+    install, *packages = arguments
+    assert install == "install", arguments
+    named = [re.fullmatch(r"zetadp\[([a-z0-9,-]+)\]", package) for package in packages]
+    return {extra for one in named if one is not None for extra in one[1].split(",")}
 
 
 def anchors(path: Path) -> set[str]:

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,6 +24,7 @@ from zetadp.app.kit.settings import Settings
 from zetadp.app.main import create_app
 from zetadp.app.web.start import STEPS
 
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 LONGEST_README = 120
 SERVICE = "http://127.0.0.1:8000"
 CALCULATING = ("/v1/profiles", "/v1/calibrations", "/v1/conversions", "/v1/compare/", "/v1/papers", "/v1/algorithms")
@@ -83,6 +85,8 @@ def test_every_line_to_type_is_understood(path: Path, client: TestClient, tmp_pa
             documents.understand(list(call.arguments))
         elif call.program == "make":
             assert set(call.arguments) <= targets
+        elif call.program == "pip":
+            assert documents.extras(call.arguments) <= set(PROJECT["optional-dependencies"]), call.arguments
         elif call.program == "curl":
             ask(client, call.arguments)
     for arguments in documents.commands(path):
