@@ -23,7 +23,7 @@ from pydantic import ValidationError
 
 from zetadp.mechanisms.errors import PrivacyError
 from zetadp.trainer import load_train
-from zetadp.trainer.engine.checkpoint import write_atomically
+from zetadp.trainer.durable import write_atomically
 from zetadp.trainer.engine.noise.run_key import keyed_in
 from zetadp.trainer.errors import MemberDone, PartFailed, TeamLost, TrainingAborted, TrainingDiverged, TrainingStopped
 from zetadp.trainer.parent import die_with_parent, end_with_folder

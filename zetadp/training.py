@@ -50,7 +50,8 @@ from zetadp.trainer.algorithms.own_module.preparation import (
 from zetadp.trainer.algorithms.own_module.sources import write_code_list
 from zetadp.trainer.algorithms.own_module.training import OwnTraining, Rows
 from zetadp.trainer.data.base import DataSetFacts
-from zetadp.trainer.engine.checkpoint import read_tensors, write_atomically
+from zetadp.trainer.durable import write_atomically
+from zetadp.trainer.engine.checkpoint import read_tensors
 from zetadp.trainer.engine.environment import prepare_torch
 from zetadp.trainer.engine.gradients.inputs import add_to_digest, features_of, inputs_and_target, kinds_of, parts_of
 from zetadp.trainer.engine.gradients.lazy_rows import MappedRecords, Records, lazy

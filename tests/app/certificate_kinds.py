@@ -6,8 +6,9 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from tests.app.certificates_harness import finished_run, run_of
+from tests.app.certificates_harness import finished_run, run_of, site_key
 from zetadp.app.certificates.issuing.issue import CertificateInput
+from zetadp.trainer.sites.keys import public_text
 
 Document = dict[str, object]
 
@@ -214,7 +215,7 @@ SITES: Document = {
     "federation": {
         "name": "two-sites",
         "coordinator": "a" * 64,
-        "sites": [{"name": "north", "key": "b" * 64}, {"name": "south", "key": "c" * 64}],
+        "sites": [{"name": name, "key": public_text(site_key(name))} for name in ("north", "south")],
     },
 }
 PRIVATE: Document = {"evaluation": {"kind": "private_accuracy", "noise_std": 20.0, "every_steps": 15}}

@@ -2,6 +2,7 @@ r"""A finished run of few steps, made by hand, and ways to sign whatever a test 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import rfc8785
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import TypeAdapter
 
 from zetadp.app.certificates.facts.planned import model_files
@@ -21,10 +23,14 @@ from zetadp.app.kit.settings import Settings
 from zetadp.mechanisms import RandomOrigin
 from zetadp.trainer import AnyTrainingSpec, RuntimeSpec
 from zetadp.trainer.data import data_set_facts
-from zetadp.trainer.sites.record import STATEMENTS
+from zetadp.trainer.sites.messages import FIRST, Opened, digest, opened, sealed
+from zetadp.trainer.sites.messages import Statement as Signed
+from zetadp.trainer.sites.proposal import Proposal
+from zetadp.trainer.sites.record import STATEMENTS, FederationRecord
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
-from zetadp.trainer.specs.algorithms.federation import SiteRecord
+from zetadp.trainer.specs.algorithms.federation import Federation, SignedProposal, SiteRecord
 from zetadp.trainer.specs.algorithms.obfuscation import Obfuscation
+from zetadp.trainer.specs.execution_plan import ExecutionPlan
 from zetadp.trainer.specs.findings.attacks import AttackFigure, AttackFindings, AttackName, CurvePoint, Measure
 from zetadp.trainer.specs.obfuscation.methods import NoisyRotation
 from zetadp.trainer.specs.report import MetricName, RunReport
@@ -61,9 +67,11 @@ def run_of(document: dict[str, object], directory: Path) -> CertificateInput:
     models = {name: directory / name for name in model_files(plan)}
     for path in models.values():
         path.write_bytes(MODEL)
-    if isinstance(spec, FederatedZetaDpSgd) and spec.federation is not None:
+    if isinstance(spec, FederatedZetaDpSgd) and isinstance(plan, ExecutionPlan) and spec.federation is not None:
         models[STATEMENTS] = directory / STATEMENTS
-        models[STATEMENTS].write_bytes(b"{}\n")
+        sites, proposal = _stated(spec.federation, Proposal.of(spec, plan), directory)
+    else:
+        sites, proposal = (), None
     (directory / "spec.json").write_bytes(spec_file(spec))
     measured: dict[MetricName, float] = {"accuracy": 0.875} if facts.task == "classification" else {"score": -0.25, "score_all_zero": 0.5}
     report = RunReport(
@@ -84,7 +92,8 @@ def run_of(document: dict[str, object], directory: Path) -> CertificateInput:
         hardware="a processor, 1 thread",
         training_seconds=3.4,
         attacks=_attacks(spec),
-        sites=_sites(spec),
+        sites=sites,
+        proposal=proposal,
     )
     started = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
     finished = datetime(2026, 1, 2, 3, 5, 0, tzinfo=UTC)
@@ -98,12 +107,34 @@ def figure(attack: AttackName, measure: Measure, value: float, chance: float) ->
     )
 
 
-def _sites(spec: AnyTrainingSpec) -> tuple[SiteRecord, ...]:
-    if not isinstance(spec, FederatedZetaDpSgd) or spec.federation is None:
-        return ()
-    first, *others = spec.federation.sites
-    silent = SiteRecord(name=first.name, key=first.key, arrived=0, charged=0)
-    return silent, *(SiteRecord(name=one.name, key=one.key, arrived=12, charged=13, statement="d" * 64) for one in others)
+def site_key(name: str) -> Ed25519PrivateKey:
+    """A site's private key, which everybody knows."""
+    return Ed25519PrivateKey.from_private_bytes(hashlib.sha256(name.encode()).digest())
+
+
+def _stated(federation: Federation, proposal: Proposal, directory: Path) -> tuple[tuple[SiteRecord, ...], SignedProposal]:
+    """The first site is silent; the others answer 13 rounds, the seventh too late."""
+    record = FederationRecord(directory, federation)
+    previous = dict.fromkeys((site.name for site in federation.sites), FIRST)
+    for number in range(1, 14):
+        answers: dict[int, tuple[Signed, Opened]] = {}
+        for place, site in enumerate(federation.sites[1:], 1):
+            statement = Signed(
+                proposal=proposal.digest,
+                site=site.name,
+                round=number,
+                request="1" * 64,
+                numbers=3,
+                width=1,
+                payload=digest(b"123"),
+                previous=previous[site.name],
+                charged=number,
+            )
+            found = opened(sealed(statement, b"123", site_key(site.name)))
+            previous[site.name], answers[place] = digest(found.header), (statement, found)
+        record.keep(number, {} if number == 7 else answers, list(answers.values()) if number == 7 else [])
+    record.forget(13)
+    return record.finished(directory), proposal.signed
 
 
 def _attacks(spec: AnyTrainingSpec) -> AttackFindings | None:

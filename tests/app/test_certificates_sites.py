@@ -3,19 +3,27 @@ r"""Certificates of federations over a network: who is trusted, what each site s
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.app.certificate_kinds import FEDERATED, SITES
-from tests.app.certificates_harness import finished_run, forged, statement_of
+from tests.app.certificates_harness import finished_run, forged, site_key, statement_of
 from zetadp.app.certificates.errors import CertificateRefused
+from zetadp.app.certificates.facts.report import Check, Status
 from zetadp.app.certificates.facts.statement import Statement
 from zetadp.app.certificates.issuing.issue import CertificateInput, issue_certificate
 from zetadp.app.certificates.signing.envelope import Envelope
 from zetadp.app.certificates.verification.consistency import check_plan
+from zetadp.app.certificates.verification.site_statements import check_site_statements
 from zetadp.app.certificates.words.reading import Reading
 from zetadp.app.kit.settings import Settings
+from zetadp.trainer.sites.keys import public_text
+from zetadp.trainer.sites.proposal import Proposal
+from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
+from zetadp.trainer.specs.algorithms.federation import SignedProposal, SiteRecord
+from zetadp.trainer.specs.execution_plan import ExecutionPlan
 from zetadp.trainer.specs.report import RunReport
 
 
@@ -47,9 +55,10 @@ def test_trust_is_stated_as_it_is(envelope: bytes) -> None:
 
 def test_each_site_is_named_with_what_it_stated(envelope: bytes) -> None:
     line = next(line for line in Reading(_read(envelope).predicate).done() if line.startswith("Sites: "))
-    assert f"north, key {'b' * 64}: 0 of 40 answers counted; what its ledger charged isn't known; " in line
-    last = f"by its last counted statement, {'d' * 64}, it had charged 13, and may have charged more since"
-    assert f"south, key {'c' * 64}: 12 of 40 answers counted; {last}." in line
+    north, south = _read(envelope).predicate.run.sites
+    assert f"north, key {north.key}: 0 of 40 answers counted; what its ledger charged isn't known; " in line
+    last = f"by its last statement, {south.statement}, it had charged 13, and may have charged more since"
+    assert f"south, key {south.key}: 12 of 40 answers counted, 1 more came late or wrong; {last}." in line
     assert "statements.jsonl" in {subject.name for subject in _read(envelope).subject}
 
 
@@ -57,17 +66,22 @@ def test_sites_that_the_spec_doesnt_name_or_no_statements_are_not_certified(run:
     fewer = RunReport.model_validate(dict(run.report) | {"sites": run.report.sites[:1]})
     with pytest.raises(CertificateRefused, match="the sites"):
         issue_certificate(replace(run, report=fewer), settings)
+    for lie in ({"arrived": 13, "uncounted": 0}, {"charged": 12}):
+        north, south = run.report.sites
+        told = RunReport.model_validate(dict(run.report) | {"sites": (north, SiteRecord.model_validate(dict(south) | lie))})
+        with pytest.raises(CertificateRefused, match="what the sites' statements say"):
+            issue_certificate(replace(run, report=told), settings)
     without = {name: path for name, path in run.artifacts.items() if name != "statements.jsonl"}
     with pytest.raises(CertificateRefused, match="a file of statements"):
         issue_certificate(replace(run, artifacts=without), settings)
 
 
 LIES: dict[str, tuple[dict[str, Any], str]] = {
-    "more arrived than were charged": ({"arrived": 14}, "south has 14 statements and 13 rounds charged, of 40"),
-    "more charged than there were": ({"charged": 41}, "south has 12 statements and 41 rounds charged, of 40"),
-    "arrived without a statement": ({"statement": None}, "south has 12 statements and 13 rounds charged, of 40"),
+    "more arrived than were charged": ({"arrived": 13}, "south has 14 statements and 13 rounds charged, of 40"),
+    "more charged than there were": ({"charged": 41}, "south has 13 statements and 41 rounds charged, of 40"),
+    "arrived without a statement": ({"statement": None}, "south has 13 statements and 13 rounds charged, of 40"),
     "one name twice": ({"name": "north"}, "a name or a key is stated twice"),
-    "one key twice": ({"key": "b" * 64}, "a name or a key is stated twice"),
+    "one key twice": ({"key": public_text(site_key("north"))}, "a name or a key is stated twice"),
 }
 
 
@@ -83,6 +97,37 @@ def test_what_contradicts_itself_is_found(envelope: bytes, settings: Settings, l
 
     found = check_plan(_read(forged(envelope, settings, change)).predicate).detail
     assert problem in found
+
+
+def test_what_the_sites_agreed_to_is_this_run(run: CertificateInput, settings: Settings, envelope: bytes) -> None:
+    signed = run.report.proposal
+    assert signed is not None
+    assert isinstance(run.spec, FederatedZetaDpSgd)
+    assert isinstance(run.plan, ExecutionPlan)
+    assert signed == Proposal.of(run.spec, run.plan).signed
+    assert f"only for proposal {signed.digest}" in "\n".join(Reading(_read(envelope).predicate).done())
+    for lie in ({"digest": "0" * 64}, {"code": "0" * 64}, {"network": "0" * 64}):
+        other = RunReport.model_validate(dict(run.report) | {"proposal": SignedProposal.model_validate(dict(signed) | lie)})
+        with pytest.raises(CertificateRefused, match="what the sites agreed to"):
+            issue_certificate(replace(run, report=other), settings)
+
+
+def test_verification_reads_the_statements_beside_a_certificate(run: CertificateInput, envelope: bytes, tmp_path: Path) -> None:
+    certificate = _read(envelope).predicate
+
+    def check(content: bytes | None) -> Check:
+        if content is not None:
+            (tmp_path / "statements.jsonl").write_bytes(content)
+        (found,) = check_site_statements(certificate, tmp_path)
+        return found
+
+    assert check(None).status is Status.NOT_CHECKED
+    genuine = run.artifacts["statements.jsonl"].read_bytes()
+    assert check(genuine).status is Status.PASSED
+    lines = genuine.splitlines(keepends=True)
+    assert check(b"".join(lines[:-1])).status is Status.FAILED
+    assert check(genuine.replace(b'"counts": false', b'"counts": true')).status is Status.FAILED
+    assert "signed by a site" in check(genuine.replace(b'\\"charged\\":3', b'\\"charged\\":2')).detail
 
 
 def test_nobody_tested_what_only_sites_saw(envelope: bytes, settings: Settings) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from zetadp.app.jobs.folders import FolderTaken, attempt_folder, take_over
-from zetadp.trainer.engine.checkpoint import write_atomically
+from zetadp.trainer.durable import write_atomically
 from zetadp.trainer.parent import FOLDER_TAKEN
 
 CHECKPOINT = "checkpoint.safetensors"

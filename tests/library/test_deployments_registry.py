@@ -21,7 +21,7 @@ from zetadp.mechanisms import InvalidParameter
 
 __all__ = ["issued", "keys", "settings"]  # fixtures
 
-STATED = ("plain", "patients", "spof_users", "sums_gaussian", "federated")
+STATED = ("plain", "patients", "spof_users", "sums_gaussian", "federated", "sites")
 FIELDS: dict[str, Any] = {
     "url_slug": "digits-example-2026",
     "name": "Digits: an example",
@@ -103,7 +103,7 @@ SCHEMA = _closed(
 """Names, kinds and choices of the registry's schema at commit 057e5d8, as far as entries of ours have them."""
 
 
-@pytest.mark.parametrize("name", chosen(STATED, STATED[:1]))
+@pytest.mark.parametrize("name", chosen(STATED, ["plain", "sites"]))
 def test_an_entry_has_the_registrys_form_and_the_certificates_figures(issued: Callable[[str], Path], keys: PublicKeySet, name: str) -> None:
     envelope = (issued(name) / "certificate.json").read_bytes()
     text = registry_entry(envelope, keys, Publication.model_validate(FIELDS))
@@ -117,8 +117,8 @@ def test_an_entry_has_the_registrys_form_and_the_certificates_figures(issued: Ca
     loss = deployment["privacy_loss"]
     assert loss["privacy_parameters"] == {"epsilon": float(certificate.guarantee.epsilon), "delta": float(certificate.guarantee.delta)}
     assert (loss["privacy_unit"], loss["number_of_privacy_units"]) == (certificate.plan.unit, certificate.plan.units)
-    # One place computed everything, whatever the accounting is for.
-    assert deployment["deployment_model"]["model_name"] == "Central"
+    # One place computed everything, whatever the accounting is for, but where a network connected the sites.
+    assert deployment["deployment_model"]["model_name"] == ("Federated" if name == "sites" else "Central")
     assert deployment["administrative"] == {"status": "Draft", "registry_authors": ["A # reader"], "tier": 3}
     assert "This entry proves nothing." in deployment["implementation"]["additional_information"]
     assert deployment["dp_variant"]["unprotected_quantities"].count("Not covered:") >= 2

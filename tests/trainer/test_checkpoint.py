@@ -10,7 +10,8 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from zetadp.trainer.engine import Checkpoint, Evaluated, TrainingState, load_checkpoint, save_checkpoint, write_atomically, write_tensors
+from zetadp.trainer.durable import write_atomically
+from zetadp.trainer.engine import Checkpoint, Evaluated, TrainingState, load_checkpoint, save_checkpoint, write_tensors
 from zetadp.trainer.engine.checkpoint import DAMAGED, NO_CHECKPOINT, checkpointed_step, read_tensors
 from zetadp.trainer.errors import CheckpointRefused
 

@@ -25,7 +25,7 @@ from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.settings import SiteSettings
 from zetadp.trainer.sites.site import Site
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
-from zetadp.trainer.specs.algorithms.federation import SiteRecord
+from zetadp.trainer.specs.algorithms.federation import SignedProposal, SiteRecord
 from zetadp.trainer.specs.base import RuntimeSpec
 from zetadp.trainer.specs.report import RunReport
 
@@ -63,6 +63,10 @@ class Together:
 
     def records(self) -> tuple[SiteRecord, ...]:
         return ()
+
+    @property
+    def proposal(self) -> SignedProposal:
+        return self._proposal.signed
 
     def round(self, number: int, parameters: NDArray[np.float32]) -> Mapping[int, NDArray[np.int64]]:
         payload = parameters.tobytes()

@@ -152,7 +152,7 @@ def test_three_sites_by_hand_survive_kills_and_equal_the_simulation(tmp_path: Pa
     assert report.event == federation.proposal.plan.event
     artifacts = tmp_path / "work" / "artifacts"
     records, _ = checked_statements(
-        federation.spec.federation, federation.proposal.digest, ROUNDS, (artifacts / "statements.jsonl").read_bytes()
+        federation.proposal.federation.sites, federation.proposal.digest, ROUNDS, (artifacts / "statements.jsonl").read_bytes()
     )
     assert records == report.sites
     for record in records:
@@ -160,7 +160,8 @@ def test_three_sites_by_hand_survive_kills_and_equal_the_simulation(tmp_path: Pa
         assert federation.charged(record.name) == ROUNDS
         assert ROUNDS - 1 <= record.arrived <= ROUNDS
     said = _zetadp("statements", str(tmp_path / "proposal.json"), str(artifacts / "statements.jsonl"))
-    assert f"a: {records[0].arrived} statements; by the last {records[0].charged} of {ROUNDS} rounds charged, and maybe more since" in said
+    charged = f"by the last {records[0].charged} of {ROUNDS} rounds charged, and maybe more since"
+    assert f"a: {records[0].arrived} statements that counted, 0 late or wrong; {charged}" in said
     _check_certificate(federation, report, artifacts)
     if all(record.arrived == ROUNDS for record in records):
         plain = FederatedZetaDpSgd.model_validate(dict(federation.spec) | {"transport": "simulated", "federation": None})

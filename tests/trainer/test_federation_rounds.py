@@ -3,6 +3,7 @@ r"""A coordinator's rounds: what counts of what sites send, whoever is missing, 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from zetadp.trainer.errors import TrainingStopped
 from zetadp.trainer.sites.keys import is_signed, public_text
 from zetadp.trainer.sites.messages import DOMAIN, FIRST, Refusal, RoundRequest, Statement, digest, opened, pack, read, sealed
 from zetadp.trainer.sites.proposal import Proposal
-from zetadp.trainer.sites.record import FederationRecord
+from zetadp.trainer.sites.record import FederationRecord, checked_statements
 from zetadp.trainer.sites.rounds import Rounds, integers_released
 
 NUMBERS = 3
@@ -243,12 +244,78 @@ def test_the_record_names_every_site_and_its_last_statement(tmp_path: Path) -> N
     artifacts = tmp_path / "artifacts"
     artifacts.mkdir()
     found = FederationRecord(tmp_path, sites.proposal.federation).finished(artifacts)
-    assert [(site.name, site.arrived, site.charged) for site in found] == [("a", 2, 2), ("b", 2, 2), ("c", 0, 0)]
+    assert [(site.name, site.arrived, site.charged) for site in found] == [("a", 2, 2), ("b", 2, 2), ("c", 0, None)]
     lines = [json.loads(line) for line in (artifacts / "statements.jsonl").read_text().splitlines()]
     assert digest(lines[-1]["statement"].encode()) == found[1].statement
     for line in lines:
         key = sites.keys["ab".index(json.loads(line["statement"])["site"])]
         assert is_signed(public_text(key), bytes.fromhex(line["signature"]), DOMAIN + line["statement"].encode())
+
+
+def _late(sites: Sites, site: int, rounds: Rounds, **changes: object) -> None:
+    """One site says nothing in the first round, and in the second one its answer to the first comes late, changed."""
+    asked: list[tuple[RoundRequest, bytes]] = []
+    honest = sites.replies[site]
+
+    def silent(request: RoundRequest, header: bytes) -> list[bytes]:
+        asked.append((request, header))
+        return []
+
+    sites.replies[site] = silent
+    rounds.round(1, PARAMETERS)
+
+    def answers(request: RoundRequest, header: bytes) -> list[bytes]:
+        (first, about), *_ = asked
+        return [sites.statement(site, first, digest(about), [9] * NUMBERS, **changes), *honest(request, header)]
+
+    sites.replies[site] = answers
+    rounds.round(2, PARAMETERS)
+
+
+def test_a_statement_that_comes_late_is_kept_and_not_counted(tmp_path: Path) -> None:
+    sites = Sites()
+    rounds = sites.rounds(tmp_path)
+    _late(sites, 1, rounds)
+    rounds.record.forget(2)  # nothing but its own file is left of it
+    _, late, _ = FederationRecord(tmp_path, sites.proposal.federation).finished(tmp_path)
+    assert (late.arrived, late.uncounted, late.charged) == (1, 1, 2)
+    content = (tmp_path / "statements.jsonl").read_bytes()
+    records, gaps = checked_statements(sites.proposal.federation.sites, sites.proposal.digest, 2, content)
+    assert records[1] == late
+    assert len(gaps) == 3  # each statement names none before it, which the second one of each site should
+    assert content.count(b'"counts": false') == 1
+
+
+@pytest.mark.parametrize("lie", [{"charged": 2, "round": 2}, {"charged": 7, "round": 7}, {"proposal": "0" * 64}])
+def test_a_late_statement_that_cannot_be_is_dropped(tmp_path: Path, lie: dict[str, object]) -> None:
+    sites = Sites()
+    rounds = sites.rounds(tmp_path)
+    _late(sites, 1, rounds, **lie)
+    found = rounds.record.finished(tmp_path)
+    checked_statements(sites.proposal.federation.sites, sites.proposal.digest, 2, (tmp_path / "statements.jsonl").read_bytes())
+    assert (found[1].arrived, found[1].uncounted) == (1, 0)
+
+
+def test_statements_that_a_crash_kept_from_being_written_are_written_afterwards(tmp_path: Path) -> None:
+    sites = Sites()
+    _arrived(sites, tmp_path)
+    kept = (tmp_path / "statements.jsonl").read_text()
+    (tmp_path / "statements.jsonl").write_text(kept[: kept.index("\n") + 20])
+    FederationRecord(tmp_path, sites.proposal.federation)
+    assert (tmp_path / "statements.jsonl").read_text() == kept
+
+
+def test_a_round_is_on_disk_before_it_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed: list[str] = []
+    fsync = os.fsync
+
+    def noted(handle: int) -> None:
+        flushed.append(os.readlink(f"/proc/self/fd/{handle}").removeprefix(str(tmp_path)).split(".")[0])
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    _arrived(Sites(), tmp_path)
+    assert flushed == ["/rounds/", "/rounds", "/statements"]
 
 
 @pytest.mark.parametrize(("numbers", "is_complex", "expected"), [(5, True, 6), (6, True, 6), (5, False, 5)])

@@ -2,7 +2,7 @@ r"""The training engine: sampling, clipping, one loop, checkpoints. Needs torch,
 
 from __future__ import annotations
 
-from zetadp.trainer.engine.checkpoint import Checkpoint, Evaluated, load_checkpoint, save_checkpoint, write_atomically, write_tensors
+from zetadp.trainer.engine.checkpoint import Checkpoint, Evaluated, load_checkpoint, save_checkpoint, write_tensors
 from zetadp.trainer.engine.environment import hardware, prepare_torch, versions
 from zetadp.trainer.engine.evaluation import HeldOutRecords
 from zetadp.trainer.engine.gradients.clipping import ClippedGradients, ClippedSum
@@ -60,6 +60,5 @@ __all__ = [
     "units_at_nodes",
     "update",
     "versions",
-    "write_atomically",
     "write_tensors",
 ]

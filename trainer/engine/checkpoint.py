@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from json import JSONDecodeError
@@ -21,6 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from zetadp.mechanisms.base import NonNegative, Positive, Value
+from zetadp.trainer.durable import write_atomically
 from zetadp.trainer.engine.loop import TrainingState
 from zetadp.trainer.errors import CheckpointRefused
 from zetadp.trainer.specs.report import MetricValues, Step
@@ -194,22 +194,3 @@ def discard_unfinished(path: Path) -> None:
     """
     for left in path.parent.glob(f".{path.name}.*.tmp"):
         left.unlink(missing_ok=True)
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Writes a file whole or not at all, and durably: temporary file, fsync, rename, fsync of the folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

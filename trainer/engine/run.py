@@ -31,7 +31,7 @@ from zetadp.trainer.engine.requests import request_digest
 from zetadp.trainer.engine.team.distributed import launch
 from zetadp.trainer.engine.team.interface import Alone, Team
 from zetadp.trainer.errors import TrainingStopped
-from zetadp.trainer.specs.algorithms.federation import SiteRecord
+from zetadp.trainer.specs.algorithms.federation import SignedProposal, SiteRecord
 from zetadp.trainer.specs.base import RuntimeSpec, TrainingSpec
 from zetadp.trainer.specs.findings.attacks import AttackFindings
 from zetadp.trainer.specs.findings.runs import CanaryFindings, NoiseFindings, SampleFindings
@@ -90,6 +90,7 @@ class Ending:
     audit: CanaryFindings | None = None
     attacks: AttackFindings | None = None
     sites: tuple[SiteRecord, ...] = ()
+    proposal: SignedProposal | None = None
 
 
 class PreparedRun(ABC):
@@ -257,6 +258,7 @@ class Attempt:
             audit=ending.audit,
             attacks=ending.attacks,
             sites=ending.sites,
+            proposal=ending.proposal,
         )
 
 

@@ -12,7 +12,7 @@ from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.sites.code import code_digest
 from zetadp.trainer.sites.messages import Sha256, digest
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
-from zetadp.trainer.specs.algorithms.federation import Federation
+from zetadp.trainer.specs.algorithms.federation import Federation, SignedProposal
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
 
 
@@ -36,9 +36,9 @@ class Proposal(Value):
     code: Sha256
 
     @classmethod
-    def of(cls, spec: FederatedZetaDpSgd, plan: ExecutionPlan) -> Self:
-        """The proposal of this training with the code that is installed here."""
-        return cls(spec=spec, plan=plan, network=_network(spec), code=code_digest())
+    def of(cls, spec: FederatedZetaDpSgd, plan: ExecutionPlan, code: Sha256 | None = None) -> Self:
+        """The proposal of this training, with the code that is installed here if no other's digest is given."""
+        return cls(spec=spec, plan=plan, network=_network(spec), code=code_digest() if code is None else code)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -64,6 +64,11 @@ class Proposal(Value):
     def digest(self) -> str:
         """SHA-256 of the canonical JSON."""
         return digest(_canonical(self))
+
+    @property
+    def signed(self) -> SignedProposal:
+        """The digests, as a run's report names what its sites agreed to."""
+        return SignedProposal(digest=self.digest, network=self.network, code=self.code)
 
 
 def _canonical(value: Value) -> bytes:

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple, final
 
 from zetadp.mechanisms.errors import InvalidParameter
-from zetadp.trainer.sites.messages import FIRST, Opened, Statement, digest, opened
-from zetadp.trainer.specs.algorithms.federation import Federation, SiteRecord
+from zetadp.trainer.durable import write_atomically
+from zetadp.trainer.sites.messages import FIRST, Opened, Statement, digest, opened, read
+from zetadp.trainer.specs.algorithms.federation import FederatedSite, Federation, SiteRecord
 
 STATEMENTS: Final = "statements.jsonl"
 ROUNDS: Final = "rounds"
+
+
+class Stated(NamedTuple):
+    """A site's statement, the frame that it came in, and whether its integers counted."""
+
+    statement: Statement
+    found: Opened
+    counts: bool
 
 
 @final
@@ -21,37 +30,50 @@ class FederationRecord:
     r"""In a run's folder; what an earlier attempt kept is taken up.
 
     A run that continues from its checkpoint takes the rounds after it from here: a site keeps its last answer alone, and would refuse to
-    give an earlier one again.
+    give an earlier one again. Every site's first statement of a round is kept, whether its integers counted or not.
     """
 
     def __init__(self, workdir: Path, federation: Federation) -> None:
         self._statements, self._rounds, self._federation = workdir / STATEMENTS, workdir / ROUNDS, federation
-        self._known: dict[tuple[str, int], str] = {}
-        if not self._statements.exists():
-            return
-        *lines, unfinished = self._statements.read_bytes().split(b"\n")
+        self._known: dict[str, dict[int, Stated]] = {site.name: {} for site in federation.sites}
+        *lines, unfinished = self._statements.read_bytes().split(b"\n") if self._statements.exists() else [b""]
         for line in lines:
-            statement, _ = read_line(line)
-            self._known[statement.site, statement.round] = line.decode()
+            stated = read_line(line)
+            self._known[stated.statement.site][stated.statement.round] = stated
         if unfinished:  # a crash cut it off
             os.truncate(self._statements, self._statements.stat().st_size - len(unfinished))
+        # A round is over once its answers are on disk; a crash may have kept their statements from being written after them.
+        found = [one for path in self._rounds.glob("[0-9]*") for one in _split(path.read_bytes())]
+        self._note([Stated(read(Statement, opened(frame)), opened(frame), counts=True) for frame in found])
 
     def kept(self, number: int) -> list[Opened] | None:
         """The answers that arrived to a round, if it is over; None if it isn't, or its checkpoint was written."""
         path = self._rounds / str(number)
         return [opened(frame) for frame in _split(path.read_bytes())] if path.exists() else None
 
-    def keep(self, number: int, answers: Mapping[int, tuple[Statement, Opened]]) -> None:
-        """The round is over, and these answers count."""
-        self._rounds.mkdir(exist_ok=True)
-        lines = {(statement.site, number): _line(found) for statement, found in answers.values()}
-        with self._statements.open("a") as file:
-            file.writelines(f"{line}\n" for place, line in lines.items() if place not in self._known)
-        self._known |= lines
+    def keep(self, number: int, answers: Mapping[int, tuple[Statement, Opened]], uncounted: Sequence[tuple[Statement, Opened]]) -> None:
+        r"""The round is over, and these answers count. Both are on disk when it returns.
+
+        Args:
+          uncounted: what sites stated besides, of this round or of earlier ones, and what doesn't fit the rest (``fits``) is left out.
+        """
         frames = [_joined(found) for _, found in answers.values()]
-        unfinished = self._rounds / f".{number}"
-        unfinished.write_bytes(b"".join(len(frame).to_bytes(8, "big") + frame for frame in frames))
-        unfinished.replace(self._rounds / str(number))
+        write_atomically(self._rounds / str(number), b"".join(len(frame).to_bytes(8, "big") + frame for frame in frames))
+        counted = [Stated(statement, found, counts=True) for statement, found in answers.values()]
+        self._note([*counted, *(Stated(statement, found, counts=False) for statement, found in uncounted)])
+
+    def _note(self, stated: Sequence[Stated]) -> None:
+        """Adds what isn't there yet."""
+        lines = list[str]()
+        for one in stated:
+            if self.fits(one.statement):
+                lines.append(f"{_line(one)}\n")
+                self._known[one.statement.site][one.statement.round] = one
+        if lines:
+            with self._statements.open("a") as file:
+                file.writelines(lines)
+                file.flush()
+                os.fsync(file.fileno())
 
     def forget(self, step: int) -> None:
         """A checkpoint holds everything up to this step."""
@@ -61,78 +83,83 @@ class FederationRecord:
 
     def finished(self, artifacts: Path) -> tuple[SiteRecord, ...]:
         """Writes all statements to the artifacts, in the order of rounds and sites, and counts them."""
-        order = sorted(self._known, key=lambda place: (place[1], self._federation.number(place[0]) or 0))
-        (artifacts / STATEMENTS).write_text("".join(f"{self._known[place]}\n" for place in order))
-        return tuple(self._counted(site.name, site.key) for site in self._federation.sites)
+        places = {site.name: number for number, site in enumerate(self._federation.sites)}
+        every = [one for known in self._known.values() for one in known.values()]
+        every.sort(key=lambda one: (one.statement.round, places[one.statement.site]))
+        (artifacts / STATEMENTS).write_text("".join(f"{_line(one)}\n" for one in every))
+        known = {name: [one for _, one in sorted(stated.items())] for name, stated in self._known.items()}
+        return tuple(_record(site, known[site.name]) for site in self._federation.sites)
 
-    def charged_before(self, name: str, number: int) -> int:
-        """How many rounds a site's last statement before a round says were charged; 0 where there is none."""
-        rounds = [known for site, known in self._known if site == name and known < number]
-        return read_line(self._known[name, max(rounds)].encode())[0].charged if rounds else 0
-
-    def _counted(self, name: str, key: str) -> SiteRecord:
-        rounds = sorted(number for site, number in self._known if site == name)
-        if not rounds:
-            return SiteRecord(name=name, key=key, arrived=0, charged=0)
-        last, found = read_line(self._known[name, rounds[-1]].encode())
-        return SiteRecord(name=name, key=key, arrived=len(rounds), charged=last.charged, statement=digest(found.header))
+    def fits(self, statement: Statement) -> bool:
+        """Whether a site hasn't stated this round, and says of its ledger what can be so after and before its other statements."""
+        known, charged = self._known[statement.site], statement.charged
+        before = max((number for number in known if number < statement.round), default=None)
+        after = min((number for number in known if number > statement.round), default=None)
+        least = 0 if before is None else known[before].statement.charged
+        most = statement.round if after is None else min(statement.round, known[after].statement.charged - 1)
+        return statement.round not in known and least < charged <= most
 
 
 def checked_statements(
-    federation: Federation, proposal: str, rounds: int, content: bytes
+    sites: Sequence[FederatedSite], proposal: str, rounds: int, content: bytes
 ) -> tuple[tuple[SiteRecord, ...], tuple[str, ...]]:
-    r"""What a file's statements say of each site, and where one doesn't follow the one before: an answer there never arrived.
+    r"""What a file's statements say of each site, and where one doesn't follow the one before: a statement there never arrived.
 
     Args:
+      sites: of the federation, in their order.
       proposal: its digest.
       rounds: that were agreed on.
       content: of ``statements.jsonl``.
     Raises:
       InvalidParameter: a line isn't a statement of a site of this federation, signed by it; or two are of one round, or charge wrongly.
     """
-    last: dict[str, tuple[Statement, Opened]] = {}
-    arrived: dict[str, int] = {}
+    keys = {site.name: site.key for site in sites}
+    known: dict[str, list[Stated]] = {name: [] for name in keys}
     gaps: list[str] = []
     for line in content.splitlines():
-        statement, found = read_line(line)
-        number = federation.number(statement.site)
-        if number is None or not found.is_by(federation.sites[number].key):
+        statement, found, _ = stated = read_line(line)
+        if statement.site not in keys or not found.is_by(keys[statement.site]):
             raise InvalidParameter("statement", "signed by a site of the federation", line[:100])
         if statement.proposal != proposal or statement.round > rounds:
             raise InvalidParameter("statement", f"of proposal {proposal} and a round up to {rounds}", line[:200])
-        before = last.get(statement.site)
-        past = (0, 0) if before is None else (before[0].round, before[0].charged)
+        before = known[statement.site][-1] if known[statement.site] else None
+        past = (0, 0) if before is None else (before.statement.round, before.statement.charged)
         if not past[0] < statement.round or not past[1] < statement.charged <= statement.round:
             raise InvalidParameter("statement", f"after round {past[0]}, with more than {past[1]} rounds charged", line[:200])
-        if statement.previous != (FIRST if before is None else digest(before[1].header)) or statement.charged != past[1] + 1:
-            gaps.append(f"{statement.site}, before round {statement.round}: rounds were charged whose answers aren't here")
-        last[statement.site] = statement, found
-        arrived[statement.site] = arrived.get(statement.site, 0) + 1
-    records = (
-        SiteRecord(
-            name=site.name,
-            key=site.key,
-            arrived=arrived.get(site.name, 0),
-            charged=last[site.name][0].charged if site.name in last else 0,
-            statement=digest(last[site.name][1].header) if site.name in last else None,
-        )
-        for site in federation.sites
+        if statement.previous != (FIRST if before is None else digest(before.found.header)) or statement.charged != past[1] + 1:
+            gaps.append(f"{statement.site}, before round {statement.round}: rounds were charged whose statements aren't here")
+        known[statement.site].append(stated)
+    return tuple(_record(site, known[site.name]) for site in sites), tuple(gaps)
+
+
+def _record(site: FederatedSite, stated: Sequence[Stated]) -> SiteRecord:
+    """``stated``: by this site, in the order of rounds."""
+    arrived = sum(one.counts for one in stated)
+    return SiteRecord(
+        name=site.name,
+        key=site.key,
+        arrived=arrived,
+        uncounted=len(stated) - arrived,
+        charged=stated[-1].statement.charged if stated else None,
+        statement=digest(stated[-1].found.header) if stated else None,
     )
-    return tuple(records), tuple(gaps)
 
 
-def read_line(line: bytes) -> tuple[Statement, Opened]:
+def read_line(line: bytes) -> Stated:
     """A line of ``statements.jsonl``. Raises InvalidParameter if it isn't one; its signature isn't checked."""
     try:
         document: dict[str, Any] = json.loads(line)
         found = Opened(document["statement"].encode(), bytes.fromhex(document["signature"]), b"")
-        return Statement.model_validate_json(found.header), found
+        counts = document["counts"]
+        if not isinstance(counts, bool):
+            raise TypeError("counts")
+        return Stated(Statement.model_validate_json(found.header), found, counts)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidParameter("statement", "a line of statements.jsonl", line[:100]) from error
 
 
-def _line(found: Opened) -> str:
-    return json.dumps({"statement": found.header.decode(), "signature": found.signature.hex()})
+def _line(one: Stated) -> str:
+    return json.dumps({"statement": one.found.header.decode(), "signature": one.found.signature.hex(), "counts": one.counts})
 
 
 def _joined(found: Opened) -> bytes:
@@ -148,4 +175,4 @@ def _split(content: bytes) -> list[bytes]:
     return frames
 
 
-__all__ = ["STATEMENTS", "FederationRecord", "checked_statements", "read_line"]
+__all__ = ["STATEMENTS", "FederationRecord", "Stated", "checked_statements", "read_line"]

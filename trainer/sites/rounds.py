@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, final
 
@@ -60,6 +60,7 @@ class Rounds:
     round_seconds: float
     first_seconds: float
     _present: set[int] | None = field(default=None, init=False)
+    _uncounted: list[tuple[Statement, Opened]] = field(default_factory=list[tuple[Statement, Opened]], init=False)
     _told: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]], init=False)
 
     def round(self, number: int, parameters: NDArray[np.float32]) -> Mapping[int, NDArray[np.int64]]:
@@ -77,13 +78,19 @@ class Rounds:
         kept = self.record.kept(number)
         answers: Answers = {}
         if kept is not None:
-            for found in kept:
-                self._take(found, asked, number, answers, set())
+            answers = self._answers(kept, asked)
         else:
             self.line.send(frame)
             self._wait(asked, number, answers)
-            self.record.keep(number, answers)
+            self.record.keep(number, answers, self._uncounted)
+            self._uncounted.clear()
         return {site: unpack(found.payload, statement.numbers, statement.width) for site, (statement, found) in answers.items()}
+
+    def _answers(self, kept: Sequence[Opened], asked: str) -> Answers:
+        """What counted when the round was over, if it was asked for the same parameters."""
+        found = [(read(Statement, one), one) for one in kept]
+        numbers = [self.proposal.federation.number(statement.site) for statement, _ in found]
+        return {number: one for number, one in zip(numbers, found, strict=True) if number is not None and one[0].request == asked}
 
     def _wait(self, asked: str, number: int, answers: Answers) -> None:
         sites = set(range(len(self.proposal.federation.sites)))
@@ -130,18 +137,22 @@ class Rounds:
                 refused.add(site)
                 self._tell(site, f"site {header.site} refuses round {number}: {header.reason}")
             return site
-        if header.proposal != self.proposal.digest or header.round != number or header.request != asked or site in answers:
-            return site  # late, or sent twice
-        if (wrong := self._wrong(header, found.payload)) is None:
+        if header.proposal != self.proposal.digest or site in answers:
+            return site  # sent twice
+        if (wrong := self._wrong(header, found.payload)) is None and (header.round, header.request) == (number, asked):
             answers[site] = header, found
-        else:
+            return site
+        # Late or wrong, it says all the same what its site has released and charged.
+        if header.round <= number:
+            self._uncounted.append((header, found))
+        if wrong is not None and header.round == number:
             self._tell(site, f"site {header.site} {wrong}: it counts as zero")
             refused.add(site)
         return site
 
     def _wrong(self, header: Statement, payload: bytes) -> str | None:
-        """What keeps an answer to this round from counting: its integers, or a ledger that would make its statements' check fail."""
-        if not self.record.charged_before(header.site, header.round) < header.charged <= header.round:
+        """What keeps an answer from counting: its integers, or a ledger that would make its statements' check fail."""
+        if not self.record.fits(header):
             return "says of its ledger what can't be"
         return None if self._is_release(header, payload) else f"sent something else than {self.numbers} integers below 2^52"
 

@@ -17,7 +17,7 @@ from zetadp.accountants.events import Event
 from zetadp.mechanisms import RandomOrigin
 from zetadp.mechanisms.base import Count, Extended, NonNegative, Number, OpenProbability, Tally, Value, is_absent
 from zetadp.mechanisms.errors import InvalidParameter
-from zetadp.trainer.specs.algorithms.federation import MOST_SITES, SiteRecord
+from zetadp.trainer.specs.algorithms.federation import MOST_SITES, SignedProposal, SiteRecord
 from zetadp.trainer.specs.findings.attacks import AttackFindings
 from zetadp.trainer.specs.findings.runs import CanaryFindings, NoiseFindings, SampleFindings
 
@@ -81,6 +81,7 @@ class RunReport(Value):
       audit: the canaries' findings; None if none were requested.
       attacks: the findings of attacks on sent features; None if there were none.
       sites: what became of every site's part, in their order, where they were connected over a network.
+      proposal: what these sites agreed to; None where there are none.
     """
 
     steps_released: Count
@@ -105,6 +106,7 @@ class RunReport(Value):
     audit: CanaryFindings | None = Field(default=None, exclude_if=is_absent)
     attacks: AttackFindings | None = Field(default=None, exclude_if=is_absent)
     sites: Annotated[tuple[SiteRecord, ...], Field(max_length=MOST_SITES, exclude_if=is_absent)] = ()
+    proposal: SignedProposal | None = Field(default=None, exclude_if=is_absent)
 
     @model_validator(mode="after")
     def _check(self) -> Self:

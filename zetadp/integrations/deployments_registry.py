@@ -128,9 +128,9 @@ def _privacy_loss(reading: Reading, guarantee: ApproximateDp) -> dict[str, Any]:
 
 
 def _model(reading: Reading, publication: Publication) -> dict[str, Any]:
-    # Every training of ours runs in one place, also one that is accounted for as several nodes or owners.
+    # A training runs in one place, also one that is accounted for as several nodes or owners, unless a network connected its sites.
     return {
-        "model_name": "Central",
+        "model_name": "Federated" if reading.certificate.run.sites else "Central",
         "model_name_details": reading.trust,
         "trust_assumptions": reading.trust,
         "actors": publication.actors,

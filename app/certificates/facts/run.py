@@ -12,11 +12,13 @@ from zetadp.app.certificates.errors import CertificateRefused
 from zetadp.app.certificates.facts.announced import AnnouncedFacts
 from zetadp.app.certificates.facts.ledger_entry import LedgerFacts
 from zetadp.app.certificates.facts.planned import differences, has_counts, model_files
-from zetadp.mechanisms import RandomOrigin
+from zetadp.mechanisms import InvalidParameter, RandomOrigin
 from zetadp.trainer import AnyPlan, AnyTrainingSpec, OwnModule, RuntimeSpec
 from zetadp.trainer.data import DataSetFacts
-from zetadp.trainer.sites.record import STATEMENTS
+from zetadp.trainer.sites.proposal import Proposal
+from zetadp.trainer.sites.record import STATEMENTS, checked_statements
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
+from zetadp.trainer.specs.execution_plan import ExecutionPlan
 from zetadp.trainer.specs.report import RunReport
 
 
@@ -90,9 +92,29 @@ def check_run(given: CertificateInput, facts: DataSetFacts) -> None:
     for what, planned, reported in pairs:
         if planned != reported:
             raise CertificateRefused(what, planned, reported)
+    _check_statements(given)
     for what, time in (("the start", given.started), ("the end", given.finished)):
         if time.tzinfo is None:
             raise CertificateRefused(f"the time of {what}", "a time with its zone", time.isoformat())
+
+
+def _check_statements(given: CertificateInput) -> None:
+    """Whether the sites agreed to this very run, and each one's own signed statements say what the report says of it."""
+    spec, plan, signed = given.spec, given.plan, given.report.proposal
+    federation = spec.federation if isinstance(spec, FederatedZetaDpSgd) else None
+    if signed is None and federation is None:
+        return
+    if signed is None or federation is None or not isinstance(spec, FederatedZetaDpSgd) or not isinstance(plan, ExecutionPlan):
+        raise CertificateRefused("what the sites agreed to", federation and federation.name, signed and signed.digest)
+    proposal = Proposal.of(spec, plan, code=signed.code)
+    if proposal.signed != signed:
+        raise CertificateRefused("what the sites agreed to", proposal.digest, signed.digest)
+    try:
+        found, _ = checked_statements(federation.sites, signed.digest, plan.steps, given.artifacts[STATEMENTS].read_bytes())
+    except InvalidParameter as error:
+        raise CertificateRefused("the sites' statements", error.expected, error.got) from error
+    if found != given.report.sites:
+        raise CertificateRefused("what the sites' statements say", found, given.report.sites)
 
 
 def _sites_of(spec: AnyTrainingSpec | OwnModule) -> tuple[tuple[str, str], ...]:

@@ -32,7 +32,7 @@ from zetadp.mechanisms import RandomOrigin
 from zetadp.mechanisms.base import Count, Tally, Value, is_absent
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import CERTIFIED, AnyPlan
-from zetadp.trainer.specs.algorithms.federation import MOST_SITES, SiteRecord
+from zetadp.trainer.specs.algorithms.federation import MOST_SITES, SignedProposal, SiteRecord
 from zetadp.trainer.specs.plans import PartName
 from zetadp.trainer.specs.report import HeldOut, MetricName
 
@@ -151,6 +151,7 @@ class RunFacts(Value):
       canaries: what made-up units found; absent where there were none.
       attacks: that were tried on obfuscated features; absent where there were none.
       sites: that a network connected, as their own statements say; absent where all was done in one place.
+      proposal: what the operators of these sites signed, by its digests; absent as they are.
     """
 
     steps_released: Count
@@ -168,6 +169,7 @@ class RunFacts(Value):
     canaries: Annotated[CanaryFacts | None, Field(exclude_if=is_absent)] = None
     attacks: Annotated[AttackFacts | None, Field(exclude_if=is_absent)] = None
     sites: Annotated[tuple[SiteRecord, ...], Field(max_length=MOST_SITES, exclude_if=is_absent)] = ()
+    proposal: Annotated[SignedProposal | None, Field(exclude_if=is_absent)] = None
 
 
 @final

@@ -56,6 +56,7 @@ def predicate_of(given: CertificateInput, facts: DataSetFacts) -> PrivacyCertifi
             canaries=canary_facts(report.audit),
             attacks=attack_facts(report.attacks),
             sites=report.sites,
+            proposal=report.proposal,
         ),
         environment=Environment(
             versions=dict(sorted({**library_versions(), **report.versions}.items())),

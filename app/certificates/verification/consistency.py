@@ -160,6 +160,8 @@ def _audit_problems(certificate: PrivacyCertificate) -> Iterator[str]:
 
 def _site_problems(certificate: PrivacyCertificate) -> Iterator[str]:
     plan, run = certificate.plan, certificate.run
+    if bool(run.sites) != (run.proposal is not None):
+        yield "run.proposal: stated if and only if run.sites are"
     if not run.sites:
         return
     sampling = plan.sampling if isinstance(plan, ExecutionPlan) else None
@@ -168,8 +170,9 @@ def _site_problems(certificate: PrivacyCertificate) -> Iterator[str]:
     if len({site.name for site in run.sites}) != len(run.sites) or len({site.key for site in run.sites}) != len(run.sites):
         yield "run.sites: a name or a key is stated twice"
     for site in run.sites:
-        if not site.arrived <= site.charged <= run.steps_released or (site.statement is None) != (site.arrived == 0):
-            yield f"run.sites: {site.name} has {site.arrived} statements and {site.charged} rounds charged, of {run.steps_released}"
+        stated, absent = site.arrived + site.uncounted, (site.charged is None, site.statement is None)
+        if absent != (stated == 0, stated == 0) or not stated <= (site.charged or 0) <= run.steps_released:
+            yield f"run.sites: {site.name} has {stated} statements and {site.charged} rounds charged, of {run.steps_released}"
     if run.noise_numbers is not None or run.samples is not None or run.canaries is not None:
         yield "run.sites: stated, but what was tested of noise, samples or canaries was never where the certificate is from"
 

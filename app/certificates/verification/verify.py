@@ -26,6 +26,7 @@ from zetadp.app.certificates.verification.files import check_file
 from zetadp.app.certificates.verification.opening import CertificateUnreadable, Opened, Signature, first_error, open_certificate
 from zetadp.app.certificates.verification.parts import check_parts_alone
 from zetadp.app.certificates.verification.recomputation import check_figures
+from zetadp.app.certificates.verification.site_statements import check_site_statements
 from zetadp.mechanisms.base import Value
 from zetadp.trainer.specs.plans import ComparisonPlan
 
@@ -79,6 +80,7 @@ def examined(certificate: bytes, keys: PublicKeySet, directory: Path | None) -> 
     checks += [check_subjects(statement), check_plan(statement.predicate), check_parts(statement.predicate)]
     checks += _check_guarantee(statement.predicate)
     checks += [check_file(subject, directory) for subject in statement.subject]
+    checks += check_site_statements(statement.predicate, directory)
     states = "none" if isinstance(statement.predicate.guarantee, NoGuarantee) else "stated"
     return Examination(checks=tuple(checks), is_signed=True, states=states)
 

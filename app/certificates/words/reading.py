@@ -171,7 +171,7 @@ class Reading:
             of = data.uploaded
             yield f"  Data set {of.id}, manifest SHA-256 {of.manifest_sha256}. Its maker says of it (nobody checked that): {of.words!r}"
         yield from self.kind.lines(self.setting, self._history())
-        yield from sites.site_lines(run.sites, run.steps_released)
+        yield from sites.site_lines(run.sites, run.proposal, run.steps_released)
         yield f"Released: {self.kind.released(self.setting)}."
         yield f"Held-out records: {self.measured()}."
         yield from announced_lines(self.certificate.announced)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from zetadp.trainer.specs.algorithms.federation import SiteRecord
+from zetadp.trainer.specs.algorithms.federation import SignedProposal, SiteRecord
 
 TRUST: Final = (
     "Nobody is trusted with a site's data but the site: each one samples, clips and adds its whole noise itself before anything leaves it, "
@@ -18,15 +18,16 @@ CUSTODY: Final = (
 )
 
 
-def site_lines(sites: Sequence[SiteRecord], rounds: int) -> Iterator[str]:
+def site_lines(sites: Sequence[SiteRecord], proposal: SignedProposal | None, rounds: int) -> Iterator[str]:
     """One line for all sites, and one that explains it; none where nothing was connected."""
-    if not sites:
+    if not sites or proposal is None:
         return
     yield f"Sites: {'; '.join(_site(site, rounds) for site in sites)}."
     yield (
-        "  What didn't count, because it was late or never came, counts as zero; its site may have released it all the same. All "
-        "statements that counted are in statements.jsonl, and each has the digest of its site's one before. The data above are the "
-        "coordinator's: of them only the shape and the held-out records were used."
+        f"  Each answered only for proposal {proposal.digest}, which holds this spec and plan, the network {proposal.network} and the code "
+        f"{proposal.code}. What didn't count, because it was late, wrong or never came, counts as zero; its site may have released it all "
+        "the same. All statements that came are in statements.jsonl, and each has the digest of its site's one before. The data above are "
+        "the coordinator's: of them only the shape and the held-out records were used."
     )
 
 
@@ -34,4 +35,6 @@ def _site(site: SiteRecord, rounds: int) -> str:
     counted = f"{site.name}, key {site.key}: {site.arrived} of {rounds} answers counted"
     if site.statement is None:
         return f"{counted}; what its ledger charged isn't known"
-    return f"{counted}; by its last counted statement, {site.statement}, it had charged {site.charged}, and may have charged more since"
+    if site.uncounted:
+        counted += f", {site.uncounted} more came late or wrong"
+    return f"{counted}; by its last statement, {site.statement}, it had charged {site.charged}, and may have charged more since"

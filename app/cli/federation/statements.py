@@ -19,12 +19,12 @@ def statements(
     """Check a federation's statements: each one's signature, its proposal and round, and that each follows from the one before."""
     with clear_errors():
         asked = read_json(proposal, Proposal)
-        records, gaps = checked_statements(asked.federation, asked.digest, asked.plan.steps, file.read_bytes())
+        records, gaps = checked_statements(asked.federation.sites, asked.digest, asked.plan.steps, file.read_bytes())
     for record in records:
         charged = f"by the last {record.charged} of {asked.plan.steps} rounds charged, and maybe more since"
-        known = charged if record.arrived else "what its ledger charged isn't known"
-        out.print(f"{record.name}: {record.arrived} statements; {known}", markup=False)
+        known = "what its ledger charged isn't known" if record.charged is None else charged
+        out.print(f"{record.name}: {record.arrived} statements that counted, {record.uncounted} late or wrong; {known}", markup=False)
     for gap in gaps:
         out.print(f"  {gap}", markup=False)
-    if not any(record.arrived for record in records):
+    if not any(record.charged for record in records):
         fail("no site stated anything", Exit.FAILED)

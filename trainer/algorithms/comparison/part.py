@@ -16,7 +16,8 @@ from typing import IO, Annotated, final
 from pydantic import Field, Strict, TypeAdapter, ValidationError
 
 from zetadp.mechanisms.base import Value
-from zetadp.trainer.engine.checkpoint import checkpointed_step, write_atomically
+from zetadp.trainer.durable import write_atomically
+from zetadp.trainer.engine.checkpoint import checkpointed_step
 from zetadp.trainer.engine.run import CHECKPOINT
 from zetadp.trainer.errors import PartFailed
 from zetadp.trainer.request import FINISHED, REQUEST, RESULT, STOPPED, TrainingRequest

@@ -12,7 +12,8 @@ from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.algorithms.comparison.part import PartOutcome, outcome, run_part
 from zetadp.trainer.algorithms.comparison.plots import plots
 from zetadp.trainer.algorithms.comparison.results import as_csv, result_of
-from zetadp.trainer.engine import MODEL, EpsilonSpent, write_atomically
+from zetadp.trainer.durable import write_atomically
+from zetadp.trainer.engine import MODEL, EpsilonSpent
 from zetadp.trainer.errors import PartFailed, TrainingStopped
 from zetadp.trainer.request import TrainingRequest
 from zetadp.trainer.specs.algorithms.comparison import Comparison, PlannedRun

@@ -23,7 +23,7 @@ from zetadp.trainer.engine.noise.torch_source import GENERATOR
 from zetadp.trainer.engine.publisher import Evaluation
 from zetadp.trainer.engine.run import Ending, Model, PreparedRun, Setting
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
-from zetadp.trainer.specs.algorithms.federation import SiteRecord
+from zetadp.trainer.specs.algorithms.federation import SignedProposal, SiteRecord
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
 
 
@@ -44,6 +44,11 @@ class Sites(Protocol):
 
     def records(self) -> Sequence[SiteRecord]:
         """What became of every site's part; called once, at the end."""
+        ...
+
+    @property
+    def proposal(self) -> SignedProposal:
+        """What they agreed to."""
         ...
 
 
@@ -120,4 +125,5 @@ class _PreparedRounds(PreparedRun):
     def finish(self, state: TrainingState) -> Ending:
         ending = self._inner.finish(state)
         # Noise and samples were drawn at the sites: nobody has tested them here.
-        return Ending(ending.origin, GENERATOR, ending.parameters, sites=tuple(self._sites.records()))
+        sites, proposal = tuple(self._sites.records()), self._sites.proposal
+        return Ending(ending.origin, GENERATOR, ending.parameters, sites=sites, proposal=proposal)

@@ -23,7 +23,7 @@ from zetadp.trainer.sites.record import FederationRecord
 from zetadp.trainer.sites.rounds import Rounds, integers_released
 from zetadp.trainer.sites.settings import CoordinatorSettings, read_settings
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
-from zetadp.trainer.specs.algorithms.federation import FEDERATION_VARIABLE, SiteRecord
+from zetadp.trainer.specs.algorithms.federation import FEDERATION_VARIABLE, SignedProposal, SiteRecord
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
 from zetadp.trainer.specs.report import Stage
 
@@ -79,6 +79,10 @@ class FlowerSites:
 
     def records(self) -> tuple[SiteRecord, ...]:
         return self._record.finished((self._setting.workdir / MODEL).parent)
+
+    @property
+    def proposal(self) -> SignedProposal:
+        return self._proposal.signed
 
     def _forget(self) -> None:
         # Reading it takes a while: only where it was written anew.

@@ -20,7 +20,8 @@ from zetadp.trainer.algorithms.obfuscation.preparation import Prepared
 from zetadp.trainer.algorithms.obfuscation.release import check_size, release_encodings
 from zetadp.trainer.algorithms.obfuscation.target import Ground
 from zetadp.trainer.data import DataSetFacts
-from zetadp.trainer.engine import Evaluation, TrainingState, write_atomically
+from zetadp.trainer.durable import write_atomically
+from zetadp.trainer.engine import Evaluation, TrainingState
 from zetadp.trainer.engine.epochs import Epochs
 from zetadp.trainer.engine.metrics import classification_metrics
 from zetadp.trainer.engine.noise.randomness import origin_of, stream_of

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from zetadp.mechanisms.errors import InvalidParameter
-from zetadp.trainer.engine.checkpoint import checkpointed_step, write_atomically
+from zetadp.trainer.durable import write_atomically
+from zetadp.trainer.engine.checkpoint import checkpointed_step
 from zetadp.trainer.engine.run import CHECKPOINT
 from zetadp.trainer.errors import CheckpointRefused
 from zetadp.trainer.layers.flat_parameters import ParameterLayout, as_real

@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, packages_distributions, ver
 from pathlib import Path
 from types import ModuleType
 
-from zetadp.trainer.engine.checkpoint import write_atomically
+from zetadp.trainer.durable import write_atomically
 
 OWN = "zetadp"
 """Our own code has a manifest of its own."""

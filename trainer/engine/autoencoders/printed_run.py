@@ -9,12 +9,12 @@ from pathlib import Path
 import torch
 
 from zetadp.trainer.data import data_set_facts
+from zetadp.trainer.durable import write_atomically
 from zetadp.trainer.engine.autoencoders.batches import Batches
 from zetadp.trainer.engine.autoencoders.demonstration import demonstrated
 from zetadp.trainer.engine.autoencoders.descent import descended
 from zetadp.trainer.engine.autoencoders.preparation import AutoencoderAlgorithm, Descent, Prepared
 from zetadp.trainer.engine.autoencoders.printed import PrintedSlopes, printed_gradient, sensed
-from zetadp.trainer.engine.checkpoint import write_atomically
 from zetadp.trainer.engine.loop import TrainingState
 from zetadp.trainer.engine.noise.randomness import randomness_of, stream_of
 from zetadp.trainer.engine.noise.torch_source import GENERATOR, TorchSource

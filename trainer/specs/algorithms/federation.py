@@ -6,7 +6,7 @@ from typing import Annotated, Self, final
 
 from pydantic import Field, StringConstraints, model_validator
 
-from zetadp.mechanisms.base import Tally, Value, is_absent
+from zetadp.mechanisms.base import Count, Tally, Value, is_absent
 from zetadp.mechanisms.errors import InvalidParameter
 
 FEDERATION_VARIABLE = "ZETADP_FEDERATION"
@@ -62,13 +62,31 @@ class SiteRecord(Value):
     r"""What became of one site's part in a run, as the coordinator can prove it by the site's own statements.
 
     Attributes:
-      arrived: rounds whose noisy sum arrived; what didn't counts as zero.
-      charged: rounds that its ledger had charged by its last statement, those whose answer was lost included.
-      statement: SHA-256 of its last statement, which has that of the one before it; absent where it never answered.
+      arrived: rounds whose noisy sum counted; what didn't counts as zero.
+      uncounted: further rounds that it stated, whose noisy sums came too late or weren't of the right form: it released them all the same.
+      charged: rounds that its ledger had charged by its last statement, those whose answer was lost included; absent where it stated
+        nothing, and so nobody else knows.
+      statement: SHA-256 of its last statement, which has that of the one before it; absent where it stated nothing.
     """
 
     name: SiteName
     key: KeyHex
     arrived: Tally
-    charged: Tally
+    uncounted: Tally
+    charged: Count | None = Field(default=None, exclude_if=is_absent)
     statement: KeyHex | None = Field(default=None, exclude_if=is_absent)
+
+
+@final
+class SignedProposal(Value):
+    r"""What all sites' operators signed.
+
+    Attributes:
+      digest: SHA-256 of the proposal, which holds the spec, the plan with its noise, and the two digests below.
+      network: SHA-256 of the network's description.
+      code: SHA-256 of the code that coordinator and sites ran (``zetadp.trainer.sites.code``).
+    """
+
+    digest: KeyHex
+    network: KeyHex
+    code: KeyHex

@@ -15,6 +15,7 @@ const WORDS = {
   envelope: "Is it a certificate?",
   signature: "Is it signed by a key of this service?",
   statement: "Is its statement readable?",
+  sites: "Did its sites sign what it says of them?",
   recomputation: "Do its figures follow from what it says was done?",
   curve: "Does its delta curve follow too?",
   other_figures: "Do its other figures follow too?",
