@@ -30,10 +30,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from zetadp.mechanisms.errors import InvalidParameter, PrivacyError
 from zetadp.trainer.algorithms.federated.site_rounds import SiteRounds
 from zetadp.trainer.sites import frames
-from zetadp.trainer.sites.agreements import agreements_in
+from zetadp.trainer.sites.agreements import agreements_in, ledger_of
 from zetadp.trainer.sites.flower_processes import start_node
 from zetadp.trainer.sites.keys import load_key, public_text
-from zetadp.trainer.sites.ledger import SiteLedger
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.settings import SiteSettings, read_settings
 from zetadp.trainer.sites.site import Draw, Site
@@ -100,14 +99,13 @@ class _Node:
 
 def site_of(settings: SiteSettings, key: Ed25519PrivateKey) -> Site:
     """The site that these settings describe."""
-    budget, public = settings.budget, public_text(key)
+    public = public_text(key)
 
     def drawing(proposal: Proposal) -> tuple[int, Draw]:
         rounds = SiteRounds(proposal, settings, public)
         return rounds.numbers, rounds.draw
 
-    ledger = SiteLedger(settings.ledger_file, budget.budget, budget.adjacency, budget.unit)
-    return Site(settings.name, key, ledger, _Agreed(settings.agreements, public), drawing, _failed)
+    return Site(settings.name, key, ledger_of(settings), _Agreed(settings.agreements, public), drawing, _failed)
 
 
 def serve(settings: SiteSettings, stopped: list[int]) -> None:
@@ -143,10 +141,10 @@ def _answer(site: Site, connection: socket.socket) -> None:
     with connection:
         connection.settimeout(MESSAGE_SECONDS)
         try:
-            frame = frames.receive(connection)
+            frame = frames.receive(connection, site.admitted)
             if frame is not None:
                 frames.send(connection, site.answer(frame))
-        except (OSError, InvalidParameter) as error:
+        except OSError as error:
             # The answer is kept: whoever asks again gets it.
             sys.stderr.write(f"an answer wasn't taken: {error}\n")
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from zetadp.trainer.sites.agreements import DOMAIN as AGREED
 from zetadp.trainer.sites.agreements import Agreement, agreements_in
 from zetadp.trainer.sites.keys import make_key, public_text
-from zetadp.trainer.sites.ledger import SiteLedger
+from zetadp.trainer.sites.ledger import SiteLedger, make_ledger
 from zetadp.trainer.sites.messages import Opened, Refusal, RoundRequest, Statement, digest, opened, read, sealed
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.settings import SiteBudget
@@ -57,6 +57,7 @@ class MadeUp:
         self.public = public_text(self.key)
         self.budget = SiteBudget.model_validate({"epsilon": epsilon, "delta": 1e-5, "adjacency": "add_remove", "unit": "record"})
         self.proposal = self.proposed()
+        make_ledger(folder / "ledger.sqlite")
         self.agree(self.proposal)
         self.draws: list[int] = []
         self.failures: list[Exception] = []

@@ -2,23 +2,27 @@ r"""Sites in their own processes' place and the simulation: the same integers, m
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
+from typer.testing import CliRunner
 
 from tests.selection import chosen
 from tests.trainer.federation_harness import DATA, spec_of, statement_of
+from zetadp.app.cli.federation import register
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import load_train
 from zetadp.trainer.algorithms.federated.coordinated import CoordinatedRounds
 from zetadp.trainer.engine.run import MODEL, run
 from zetadp.trainer.request import why_not_repeatable
 from zetadp.trainer.site import site_of
-from zetadp.trainer.sites.agreements import agree
+from zetadp.trainer.sites.agreements import agree, ledger_of
 from zetadp.trainer.sites.keys import make_key, public_text
 from zetadp.trainer.sites.messages import RoundRequest, digest, sealed, unpack
 from zetadp.trainer.sites.proposal import Proposal
@@ -148,6 +152,39 @@ def test_a_site_agrees_to_no_noise_that_misses_the_specs_epsilon(tmp_path: Path)
     with pytest.raises(InvalidParameter, match="enough noise for the spec's epsilon of 1"):
         agree(Proposal.of(spec, weaker), _settings(tmp_path, 0), keys[0])
     agree(Proposal.of(spec, plan), _settings(tmp_path, 0), keys[0])
+
+
+def test_an_operator_reads_what_a_proposal_does_and_what_is_left(tmp_path: Path) -> None:
+    keys = [make_key(_settings(tmp_path, number).key_file) for number in range(SITES)]
+    spec = _spec(tmp_path, Ed25519PrivateKey.generate(), keys)
+    (tmp_path / "proposal.json").write_text(Proposal.of(spec, spec.plan()).model_dump_json())
+    app = typer.Typer()
+    register(app)
+
+    def command(*arguments: str, epsilon: float = 100.0) -> str:
+        settings = _settings(tmp_path, 0).model_dump(mode="json", exclude_none=True)
+        (tmp_path / "a.yaml").write_text(json.dumps(settings | {"budget": settings["budget"] | {"epsilon": epsilon}}))
+        found = CliRunner().invoke(app, ["federation", *arguments, "--settings", str(tmp_path / "a.yaml")])
+        return f"{found.exit_code}: {found.output}"
+
+    agree_to = ("agree", str(tmp_path / "proposal.json"), "--yes")
+    said = command(*agree_to)
+    assert said.startswith("0: ")
+    assert "Guarantee: none. REPRODUCIBLE" in said
+    assert "epsilon" not in said.split("Guarantee")[1].split("Your budget")[0]
+    # A smaller budget than what is spent leaves nothing, and is no error.
+    proposal = Proposal.model_validate_json((tmp_path / "proposal.json").read_bytes())
+    ledger = ledger_of(_settings(tmp_path, 0))
+    for number in (1, 2, 3):
+        ledger.reserve(proposal.digest, proposal.plan.event_after(1), number, "0" * 64)
+    assert "3 of 3 rounds charged; the budget admits 0 more" in command("status", epsilon=1.0)
+    assert "it admits 0 of these rounds" in command(*agree_to, epsilon=1.0)
+    assert command("status", epsilon=0.1).startswith("2: ")
+    _settings(tmp_path, 0).ledger_file.unlink()
+    for arguments in (("status",), agree_to):
+        said = command(*arguments)
+        assert not said.startswith("0: ")
+        assert "stands nowhere else" in " ".join(said.split())
 
 
 def test_a_federation_over_a_network_needs_its_participants(tmp_path: Path) -> None:

@@ -69,9 +69,11 @@ def test_kills_reuse_no_noise_and_forget_no_charge(tmp_path: Path, kills: int) -
     assert len(answers) >= kills // 2
     assert {len(found) for found in answers.values()} == {1}
     # The statements follow from one another across all kills.
-    last = None
+    last, followed = None, 0
     for number in sorted(map(int, answers)):
         statement, found = statement_of(answers[str(number)].pop())
         if last is not None and statement.charged == last[1] + 1:
             assert statement.previous == last[0]
+            followed += 1
         last = digest(found.header), statement.charged
+    assert followed >= kills // 2

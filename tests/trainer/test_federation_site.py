@@ -2,8 +2,10 @@ r"""A site is its own master: what it answers, what it refuses, and what its led
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -12,9 +14,12 @@ from numpy.typing import NDArray
 
 from tests.trainer.federation_harness import NUMBERS, MadeUp, statement_of
 from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.sites import frames
 from zetadp.trainer.sites.agreements import agreements_in
-from zetadp.trainer.sites.messages import FIRST, LONGEST_HEADER, Reason, RoundRequest, digest, pack, sealed, unpack
+from zetadp.trainer.sites.ledger import make_ledger
+from zetadp.trainer.sites.messages import FIRST, HEAD, LONGEST_HEADER, Reason, RoundRequest, digest, pack, sealed, unpack
 from zetadp.trainer.sites.proposal import Proposal
+from zetadp.trainer.sites.site import Draw, Site
 
 
 def test_an_answer_is_a_signed_statement_that_follows_the_one_before(tmp_path: Path) -> None:
@@ -68,6 +73,71 @@ def test_an_error_while_drawing_is_charged_and_says_no_more(tmp_path: Path) -> N
     assert [str(error) for error in made_up.failures] == ["a patient's name"]
 
 
+def test_data_that_cannot_be_trained_on_are_no_uncharged_answer(tmp_path: Path) -> None:
+    made_up = MadeUp(tmp_path)
+
+    def broken(_proposal: Proposal) -> tuple[int, Draw]:
+        raise ValueError("a patient's name")
+
+    agreed = agreements_in(tmp_path / "agreements", made_up.public)
+    made_up.site = Site("a", made_up.key, made_up.ledger, lambda: agreed, broken, made_up.failures.append)
+    assert made_up.reason(made_up.request(1)) == "failed"
+    assert made_up.ledger.charged(made_up.proposal.digest) == 1
+    assert made_up.reason(made_up.request(1)) == "spent_round"
+
+
+@pytest.mark.parametrize("lost", ["missing", "empty", "other"])
+def test_a_ledger_that_is_lost_is_never_made_anew(tmp_path: Path, lost: str) -> None:
+    made_up = MadeUp(tmp_path)
+    made_up.site.answer(made_up.request(1))
+    path = tmp_path / "ledger.sqlite"
+    path.unlink()
+    if lost != "missing":
+        path.write_bytes(b"" if lost == "empty" else b"another file")
+    # A running site draws nothing from then on, and none starts.
+    frame = made_up.request(2)
+    assert made_up.reason(frame) == "failed"
+    assert made_up.draws == [1]
+    with pytest.raises(InvalidParameter, match="what it has drawn and spent stands nowhere else"):
+        made_up.opened()
+    assert path.exists() == (lost != "missing")
+
+
+def test_a_ledger_is_made_once(tmp_path: Path) -> None:
+    make_ledger(tmp_path / "ledger.sqlite")
+    with pytest.raises(FileExistsError):
+        make_ledger(tmp_path / "ledger.sqlite")
+
+
+def _received(made_up: MadeUp, frame: bytes) -> bytes | None:
+    """What the site's process takes of a frame; all of it is sent."""
+    here, there = socket.socketpair()
+    with here, there:
+        sending = Thread(target=frames.send, args=(here, frame))
+        sending.start()
+        found = frames.receive(there, made_up.site.admitted)
+        sending.join(30.0)
+        assert not sending.is_alive()
+        return found
+
+
+def test_no_more_is_read_than_a_coordinator_has_signed_for(tmp_path: Path) -> None:
+    made_up = MadeUp(tmp_path)
+    good = made_up.request(1)
+    assert _received(made_up, good) == good
+    much = [0.0] * 10_000
+    stranger = made_up.request(1, much, key=Ed25519PrivateKey.generate())
+    unknown = made_up.request(1, much, proposal="0" * 64)
+    padded = made_up.request(1) + bytes(100_000)
+    for frame in (stranger, unknown, padded, bytes(100_000)):
+        assert _received(made_up, frame) == frame[:HEAD]
+    signed = made_up.request(1, much)
+    assert _received(made_up, signed) == signed  # it isn't known yet how many parameters there are
+    made_up.site.answer(good)
+    assert _received(made_up, signed) == signed[:HEAD]
+    assert made_up.reason(signed[:HEAD]) == "unreadable"
+
+
 def test_a_charge_is_on_disk_before_anything_is_drawn(tmp_path: Path) -> None:
     charged: list[int] = []
 
@@ -103,6 +173,7 @@ def test_a_smaller_budget_refuses_what_a_larger_one_had_admitted(tmp_path: Path)
     made_up.budget = type(made_up.budget).model_validate(dict(made_up.budget) | {"epsilon": 2.5})
     made_up.site = made_up.opened()
     assert made_up.reason(made_up.request(4)) == "budget"
+    assert made_up.ledger.rounds_left(made_up.proposal.plan.event_after(1)) == 0
 
 
 def _hostile(made_up: MadeUp) -> Iterator[tuple[Reason, bytes]]:

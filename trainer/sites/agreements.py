@@ -2,7 +2,6 @@ r"""The proposals that a site's operator has signed: nothing else is ever drawn 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final, final
@@ -14,8 +13,10 @@ from zetadp import accountants
 from zetadp.mechanisms.base import Value
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data import data_set_facts
+from zetadp.trainer.durable import write_atomically
 from zetadp.trainer.sites.code import code_digest
 from zetadp.trainer.sites.keys import is_signed, public_text
+from zetadp.trainer.sites.ledger import SiteLedger, make_ledger
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.settings import SiteSettings
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
@@ -69,16 +70,23 @@ def check_proposal(proposal: Proposal, settings: SiteSettings, public: str) -> N
 def agree(proposal: Proposal, settings: SiteSettings, key: Ed25519PrivateKey) -> Path:
     """Signs the proposal and keeps it. Raises as ``check_proposal``."""
     check_proposal(proposal, settings, public_text(key))
+    _ = ledger_of(settings)  # before the first agreement, without which one may be made
     agreement = Agreement(proposal=proposal, signature=key.sign(DOMAIN + proposal.digest.encode()).hex())
-    settings.agreements.mkdir(parents=True, exist_ok=True)
     path = settings.agreements / f"{proposal.digest}.json"
-    unfinished = path.with_suffix(".new")
-    with unfinished.open("w") as file:
-        file.write(agreement.model_dump_json())
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
+    write_atomically(path, agreement.model_dump_json().encode())
     return path
+
+
+def ledger_of(settings: SiteSettings) -> SiteLedger:
+    r"""The site's ledger, made if the site has agreed to nothing yet.
+
+    Raises:
+      InvalidParameter: it is missing though the site has agreed to something, or isn't whole.
+    """
+    path, budget = settings.ledger_file, settings.budget
+    if not path.exists() and not any(settings.agreements.glob("*.json")):
+        make_ledger(path)
+    return SiteLedger(path, budget.budget, budget.adjacency, budget.unit)
 
 
 def agreements_in(folder: Path, public: str) -> Mapping[str, Proposal]:

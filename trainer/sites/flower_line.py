@@ -15,6 +15,7 @@ from typing import Final, Self, final
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.sites import frames
 from zetadp.trainer.sites.flower_processes import start_superlink, submit_relay
+from zetadp.trainer.sites.messages import HEAD
 from zetadp.trainer.sites.settings import CoordinatorSettings
 
 LOOK_SECONDS: Final = 0.2
@@ -30,10 +31,13 @@ class FlowerLine:
     Args:
       folder: for Flower's files and logs.
       waited: called again and again while it starts; what it raises ends the start.
+    Attributes:
+      largest: the most bytes of an answer; of a longer one only the first are taken.
     """
 
     def __init__(self, settings: CoordinatorSettings, folder: Path, waited: Callable[[], None]) -> None:
         self._settings, self._folder, self._waited = settings, folder, waited
+        self.largest = HEAD
         self._superlink: subprocess.Popen[bytes] | None = None
         self._relay: socket.socket | None = None
 
@@ -55,7 +59,7 @@ class FlowerLine:
         relay = self._connected
         if not select.select([relay], [], [], seconds)[0]:
             return None
-        frame = frames.receive(relay)
+        frame = frames.receive(relay, lambda _head: self.largest)
         if frame is None:
             raise ConnectionError(f"Flower's server ended; its log is {self._folder / 'superlink.log'}")
         return frame

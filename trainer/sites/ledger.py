@@ -6,6 +6,7 @@ a round that is charged without an answer, never an answer that isn't charged; a
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Generator
 from contextlib import closing, contextmanager
@@ -18,19 +19,36 @@ from pydantic import TypeAdapter
 from zetadp.accountants.events import Event
 from zetadp.accountants.filters import Filter, Price, RdpTargetBudget
 from zetadp.mechanisms.base import Adjacency, PrivacyUnit
-from zetadp.mechanisms.errors import BudgetExceeded
+from zetadp.mechanisms.errors import BudgetExceeded, InvalidParameter
+from zetadp.trainer.durable import flush_folder
 from zetadp.trainer.sites.messages import FIRST, Reason
 
 WAIT_SECONDS = 30.0
 _EVENTS: TypeAdapter[Event] = TypeAdapter(Event)
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS federations (proposal TEXT PRIMARY KEY, event TEXT NOT NULL) STRICT;
-CREATE TABLE IF NOT EXISTS rounds (
+CREATE TABLE federations (proposal TEXT PRIMARY KEY, event TEXT NOT NULL) STRICT;
+CREATE TABLE rounds (
   proposal TEXT NOT NULL REFERENCES federations, round INTEGER NOT NULL, request TEXT NOT NULL, statement TEXT,
   PRIMARY KEY (proposal, round)
 ) STRICT;
-CREATE TABLE IF NOT EXISTS answers (proposal TEXT PRIMARY KEY REFERENCES federations, round INTEGER NOT NULL, frame BLOB NOT NULL) STRICT;
+CREATE TABLE answers (proposal TEXT PRIMARY KEY REFERENCES federations, round INTEGER NOT NULL, frame BLOB NOT NULL) STRICT;
 """
+
+
+def make_ledger(path: Path) -> None:
+    """A new ledger, whole or not at all, of a site that has drawn nothing. Raises FileExistsError if there is one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".new")
+    unfinished.unlink(missing_ok=True)
+    with closing(sqlite3.connect(unfinished)) as connection:
+        connection.executescript(_SCHEMA)
+    os.link(unfinished, path)
+    unfinished.unlink()
+    flush_folder(path.parent)
+
+
+def _lost(path: Path) -> InvalidParameter:
+    return InvalidParameter("ledger", "the site's own, whole: what it has drawn and spent stands nowhere else", str(path))
 
 
 @final
@@ -58,19 +76,25 @@ class Reserved:
 
 @final
 class SiteLedger:
-    r"""The ledger in one file.
+    r"""The ledger in one file, which ``make_ledger`` has made.
 
     Args:
       budget: of everything that this site ever releases under this ledger, whatever coordinators choose in view of earlier rounds.
       adjacency, unit: of the budget.
+    Raises:
+      InvalidParameter: the file is missing, or isn't a whole ledger. One made anew would have forgotten what was drawn and spent.
     """
 
     def __init__(self, path: Path, budget: RdpTargetBudget, adjacency: Adjacency, unit: PrivacyUnit) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         self._path, self._opened = path, Filter.opened(budget, adjacency, unit)
         self._prices: dict[str, Price] = {}
-        with self._connected() as connection:
-            connection.executescript(_SCHEMA)
+        try:
+            with self._connected() as connection:
+                found = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        except sqlite3.DatabaseError as error:
+            raise _lost(path) from error
+        if found != {"federations", "rounds", "answers"}:
+            raise _lost(path)
 
     def reserve(self, proposal: str, event: Event, number: int, request: str) -> Reserved | bytes:
         r"""Charges a round; or gives the frame that has answered this very request before.
@@ -117,9 +141,12 @@ class SiteLedger:
             return self._charged(connection, proposal)
 
     def rounds_left(self, event: Event) -> int:
-        """How many more rounds that cost this the budget admits, with nothing else between."""
-        with self._connected() as connection:
-            state = self._filter(connection)
+        """How many more rounds that cost this the budget admits, with nothing else between; 0 where more than all of it is spent."""
+        try:
+            with self._connected() as connection:
+                state = self._filter(connection)
+        except RoundRefused:
+            return 0
         found = state.repetitions(self._opened.price(event))
         return 0 if found is None else max(found, 0)
 
@@ -154,7 +181,10 @@ class SiteLedger:
 
     @contextmanager
     def _connected(self) -> Generator[sqlite3.Connection]:
-        with closing(sqlite3.connect(self._path, timeout=WAIT_SECONDS, isolation_level=None)) as connection:
+        # Not a new file where there is none.
+        with closing(
+            sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=rw", timeout=WAIT_SECONDS, isolation_level=None, uri=True)
+        ) as connection:
             # On disk before a commit returns, the rollback journal's removal included.
             connection.execute("PRAGMA synchronous = EXTRA")
             yield connection

@@ -21,6 +21,10 @@ from zetadp.trainer.specs.algorithms.federation import SiteName
 
 DOMAIN: Final = b"zetadp federation 1\n"
 LONGEST_HEADER: Final = 4096
+HEAD: Final = 4 + LONGEST_HEADER + SIGNATURE_BYTES
+"""Of a frame's first bytes, so many have its header and its signature."""
+MOST_BYTES: Final = 8
+"""Of an integer."""
 FIRST: Final = "0" * 64
 """Stands for the statement before a site's first."""
 
@@ -29,12 +33,13 @@ Sha256 = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{64}$"
 Reason = Literal[
     "unreadable", "not_agreed", "not_signed", "other_code", "no_such_round", "past_round", "spent_round", "parameters", "budget", "failed"
 ]
-r"""Why a site refuses. None depends on its data:
+r"""Why a site refuses. None but the last depends on its data:
 
 unreadable: not a request. not_agreed: its operator hasn't signed this proposal. not_signed: not by the proposal's coordinator. other_code:
 the installed code isn't the one agreed on. no_such_round: not a number from 1 to the agreed rounds. past_round: before the last one, whose
 answer alone is kept. spent_round: the last round asked again with other parameters, or its answer was lost: no second noise is drawn.
-parameters: of another length, or not finite. budget: nothing is left of the site's own. failed: an error; the round stays charged.
+parameters: of another length, or not finite. budget: nothing is left of the site's own. failed: an error while drawing, or the
+site's data can't be trained on, which alone may depend on them; the round is charged.
 """
 
 
@@ -72,7 +77,7 @@ class Statement(Value):
     round: Count
     request: Sha256
     numbers: Count
-    width: Annotated[int, Strict(), Field(ge=1, le=8)]
+    width: Annotated[int, Strict(), Field(ge=1, le=MOST_BYTES)]
     payload: Sha256
     previous: Sha256
     charged: Count
@@ -83,7 +88,7 @@ class Refusal(Value):
     r"""A site's refusal; ``round`` is 0 where none was read. It has no payload.
 
     Attributes:
-      charged: rounds of this federation that the site's ledger has charged.
+      charged: rounds of this federation that the site's ledger has charged; absent where it can't be read.
     """
 
     kind: Literal["refusal"] = "refusal"
@@ -91,7 +96,7 @@ class Refusal(Value):
     site: SiteName
     round: Tally
     reason: Reason
-    charged: Tally
+    charged: Tally | None
 
 
 class Opened(NamedTuple):
@@ -151,7 +156,7 @@ def pack(integers: NDArray[np.int64]) -> tuple[int, bytes]:
     (1, b'\x80\x7f')
     """
     largest = max(int(integers.max(initial=0)), -int(integers.min(initial=0)) - 1)
-    width = min(8, largest.bit_length() // 8 + 1)
+    width = min(MOST_BYTES, largest.bit_length() // 8 + 1)
     rows: NDArray[np.uint8] = np.ascontiguousarray(integers, "<i8").view(np.uint8).reshape(-1, 8)
     return width, rows[:, :width].tobytes()
 

@@ -32,6 +32,14 @@ class SiteBudget(Value):
     adjacency: Adjacency
     unit: PrivacyUnit
 
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        try:
+            _ = self.budget
+        except ValueError as error:
+            raise InvalidParameter("epsilon", f"so large that a Renyi order up to {ORDERS[-1]:g} meets it", self.epsilon) from error
+        return self
+
     @property
     def budget(self) -> RdpTargetBudget:
         """As the filter has it."""

@@ -2,9 +2,10 @@ r"""A site: what it answers to a coordinator's requests. Everything is checked a
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Mapping
 from threading import Lock
-from typing import Any, final
+from typing import Any, Final, final
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -13,9 +14,12 @@ from numpy.typing import NDArray
 from zetadp.mechanisms.errors import InvalidParameter, PrivacyError
 from zetadp.trainer.sites.code import code_digest
 from zetadp.trainer.sites.ledger import Reserved, RoundRefused, SiteLedger
-from zetadp.trainer.sites.messages import FIRST, Opened, Reason, Refusal, RoundRequest, Statement, digest, opened, pack, read, sealed
+from zetadp.trainer.sites.messages import FIRST, HEAD, Opened, Reason, Refusal, RoundRequest, Statement, digest, opened, pack, read, sealed
 from zetadp.trainer.sites.proposal import Proposal
 
+PARAMETER_BYTES: Final = 4
+MOST_NUMBERS: Final = 2**30
+"""Parameters of a network, before it is known how many it has."""
 Parameters = NDArray[np.float32]
 Draw = Callable[[int, Parameters], NDArray[np.int64]]
 """A round's number and the parameters, (numbers,) -> the integers of a new noisy sum; called once for a round, after it was charged."""
@@ -48,6 +52,19 @@ class Site:
         self._one_at_a_time = Lock()
         code_digest()  # of what is loaded now: files that are replaced later aren't what runs here
 
+    def admitted(self, head: bytes) -> int:
+        """The most bytes of a frame with these first ones: as many as its signed header says, if a coordinator agreed on signed it."""
+        try:
+            found = opened(head)
+            request = RoundRequest.model_validate_json(found.header)
+        except ValueError:
+            return len(head)
+        proposal = self._agreed().get(request.proposal)
+        if proposal is None or not found.is_by(proposal.federation.coordinator):
+            return len(head)
+        known = self._prepared.get(request.proposal)
+        return HEAD + PARAMETER_BYTES * (min(request.numbers, MOST_NUMBERS) if known is None else known[0])
+
     def answer(self, frame: bytes) -> bytes:
         """The signed answer to a request: a statement with integers, or a refusal. It never raises because of what it was sent."""
         with self._one_at_a_time:
@@ -74,7 +91,12 @@ class Site:
             raise RoundRefused("other_code")
         if request.round > proposal.plan.steps:
             raise RoundRefused("no_such_round")
-        numbers, draw = self._ready(proposal)
+        try:
+            numbers, draw = self._ready(proposal)
+        except Exception:
+            # That these data can't be trained on may depend on one record, so it is never said of a round that isn't charged.
+            _ = self._ledger.reserve(request.proposal, proposal.plan.event_after(1), request.round, digest(found.header))
+            raise
         parameters = _parameters(found.payload, numbers) if request.numbers == numbers else None
         if parameters is None:
             raise RoundRefused("parameters")
@@ -110,15 +132,15 @@ class Site:
     def _refusal(self, proposal: str, number: int, reason: Reason) -> bytes:
         try:
             charged = self._ledger.charged(proposal)
-        except (PrivacyError, OSError) as error:
+        except (PrivacyError, OSError, sqlite3.Error) as error:
             self._failed(error)
-            charged = 0
+            charged = None
         return sealed(Refusal(proposal=proposal, site=self._name, round=number, reason=reason, charged=charged), b"", self._key)
 
 
 def _parameters(payload: bytes, numbers: int) -> Parameters | None:
     """The parameters; None if they are of another length or not finite."""
-    if len(payload) != 4 * numbers:
+    if len(payload) != PARAMETER_BYTES * numbers:
         return None
     found: NDArray[Any] = np.frombuffer(payload, "<f4").astype(np.float32)
     return found if np.isfinite(found).all() else None

@@ -38,8 +38,8 @@ from zetadp.trainer.specs.sampling import CyclicPoissonSampling, FederatedSampli
 from zetadp.trainer.specs.strategy import AnyNoise, IndependentNoise, Strategy, is_independent
 from zetadp.trainer.specs.units import check_split, check_split_rule, check_unit
 
-# Gradients are float32: outside this range they, or their squares, vanish or overflow.
-ClippingBound = Annotated[float, Strict(), Field(ge=1e-30, le=1e30, allow_inf_nan=False)]
+# Gradients are float32: outside this range so much of their squares vanishes or overflows that clipping misses the bound (clipped_sum.md).
+ClippingBound = Annotated[float, Strict(), Field(ge=1e-10, le=1e30, allow_inf_nan=False)]
 
 
 @final

@@ -16,9 +16,8 @@ from zetadp import accountants
 from zetadp.app.cli.console import Exit, JsonFile, clear_errors, fail, out, read_json
 from zetadp.app.kit.field_errors import field_errors, summary
 from zetadp.trainer.sites.agreements import agree as sign
-from zetadp.trainer.sites.agreements import agreements_in, check_proposal
+from zetadp.trainer.sites.agreements import agreements_in, check_proposal, ledger_of
 from zetadp.trainer.sites.keys import load_key, public_text
-from zetadp.trainer.sites.ledger import SiteLedger
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.settings import SiteSettings, read_settings
 
@@ -52,7 +51,7 @@ def site(settings: SettingsFile) -> None:
 def status(settings: SettingsFile) -> None:
     """Print how many rounds of each federation a site's ledger has charged, and how many more its budget admits."""
     with _read(settings) as found:
-        ledger = _ledger(found)
+        ledger = ledger_of(found)
         budget = found.budget
         unit = f"{budget.unit}, {budget.adjacency}"
         out.print(f"budget: epsilon {budget.epsilon:g} at delta {budget.delta:g} for each {unit}, of everything", markup=False)
@@ -66,23 +65,20 @@ def _words(proposal: Proposal, settings: SiteSettings) -> Iterator[str]:
     plan, federation = proposal.plan, proposal.federation
     sensitivity, event = plan.mechanism.sensitivity, plan.event
     epsilon = accountants.profile(event).epsilon(plan.delta).upper
-    left = _ledger(settings).rounds_left(plan.event_after(1))
+    left = ledger_of(settings).rounds_left(plan.event_after(1))
     yield f"Federation {federation.name}, proposal {proposal.digest}"
     yield f"Coordinator: {federation.coordinator}"
     yield f"Sites: {', '.join(one.name for one in federation.sites)}"
     yield f"Rounds: {plan.steps}; each takes a {sensitivity.unit} of yours with probability {plan.sampling.probability:.6g}"
     yield f"Clipping: each {sensitivity.unit}'s gradient to norm {plan.clipping.bound:g} ({plan.clipping.kind})"
     yield f"Noise: standard deviation {plan.noise_std:.6g} on each real number, all of it added here"
-    yield f"Guarantee of all rounds: epsilon {epsilon:.6g} at delta {plan.delta:g} for each {sensitivity.unit} ({sensitivity.adjacency})"
-    yield "  against the coordinator, the other sites and everyone who sees what they see"
-    yield f"Your budget: epsilon {settings.budget.epsilon:g} at delta {settings.budget.delta:g}; it admits {left} of these rounds"
     if proposal.spec.reproducible:
-        yield "REPRODUCIBLE: the noise follows from a seed in this proposal and hides nothing from whoever has it"
-
-
-def _ledger(settings: SiteSettings) -> SiteLedger:
-    budget = settings.budget
-    return SiteLedger(settings.ledger_file, budget.budget, budget.adjacency, budget.unit)
+        yield "Guarantee: none. REPRODUCIBLE: the noise follows from a seed in this proposal and hides nothing from whoever has it"
+    else:
+        each = f"each {sensitivity.unit} ({sensitivity.adjacency})"
+        yield f"Guarantee of all rounds: epsilon {epsilon:.6g} at delta {plan.delta:g} for {each}"
+        yield "  against the coordinator, the other sites and everyone who sees what they see"
+    yield f"Your budget: epsilon {settings.budget.epsilon:g} at delta {settings.budget.delta:g}; it admits {left} of these rounds"
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from zetadp.trainer.engine.run import CHECKPOINT, MODEL, Setting
 from zetadp.trainer.errors import TrainingStopped
 from zetadp.trainer.sites.flower_line import FlowerLine
 from zetadp.trainer.sites.keys import load_key, public_text
+from zetadp.trainer.sites.messages import HEAD, MOST_BYTES
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.record import FederationRecord
 from zetadp.trainer.sites.rounds import Rounds, integers_released
@@ -63,12 +64,14 @@ class FlowerSites:
 
     def round(self, number: int, parameters: NDArray[np.float32]) -> Mapping[int, NDArray[np.int64]]:
         if self._rounds is None:
+            numbers = integers_released(len(parameters), is_complex=self._is_complex)
+            self._line.largest = HEAD + MOST_BYTES * numbers
             self._rounds = Rounds(
                 proposal=self._proposal,
                 key=self._key,
                 line=self._line,
                 record=self._record,
-                numbers=integers_released(len(parameters), is_complex=self._is_complex),
+                numbers=numbers,
                 should_stop=self._setting.should_stop,
                 round_seconds=self._settings.round_seconds,
                 first_seconds=self._settings.first_seconds,

@@ -132,9 +132,13 @@ class ClippedGradients:
           InvalidParameter: the network changed a parameter or a buffer in the meantime.
         """
         watched = (*parameters.values(), *self._watched)
-        before = [tensor._version for tensor in watched]
-        with WholeProducts():
-            clipped = self._clipped_sum(parameters, units, bound)
+        before, sizes = [tensor._version for tensor in watched], self._sizes
+        try:
+            with WholeProducts():
+                clipped = self._clipped_sum(parameters, units, bound)
+        finally:
+            # Parameters that made units go one by one, which a coordinator may send on purpose, are of this sum alone.
+            self._sizes = sizes
         if [tensor._version for tensor in watched] != before:
             # Other records would read what one record writes there.
             raise InvalidParameter("network", "one that changes no parameter and no buffer", "an in-place change")

@@ -31,7 +31,7 @@ class LayerSetting(Value):
     r"""How one trained layer is clipped and filtered.
 
     Attributes:
-      clipping_bound: C_l, l2 norm of the layer's part of a unit's gradient, biases included; in [1e-30, 1e30].
+      clipping_bound: C_l, l2 norm of the layer's part of a unit's gradient, biases included; in [1e-10, 1e30].
       filter_ratio: part of the spectrum that is dropped along each axis of a kernel or block; in [0, 1). See ``kept_frequencies``.
       transform_size: of a convolution: length of the Fourier transform along each axis, at least the kernel's size; the kernel's gradient
         is padded with zeros to it. None for the kernel's own size, and for other layers: a block's transform has the block's size.
