@@ -128,7 +128,7 @@ def _check_certificate(federation: Federation, report: RunReport, artifacts: Pat
     envelope = Envelope.model_validate_json(issue_certificate(given, Settings(data_dir=federation.folder / "service")))
     reading = Reading(Statement.model_validate_json(envelope.content).predicate)
     line = next(line for line in reading.done() if line.startswith("Sites: "))
-    assert all(f"statement {record.statement}" in line for record in report.sites)
+    assert all(f"by its last statement, {record.statement}, it had charged {ROUNDS}" in line for record in report.sites)
     assert "simulated" not in reading.trust
 
 

@@ -105,7 +105,7 @@ def start_superlink(settings: CoordinatorSettings, folder: Path) -> subprocess.P
         options += ["--ssl-ca-certfile", str(settings.root_certificate)]
     if settings.node_keys is not None:
         options.append("--enable-supernode-auth")
-    command = [program(settings.flower, "flower-superlink"), "--host", host, "--port", port, *options]
+    command = [program(settings.flower, "python"), str(FOLDER / "superlink.py"), "--host", host, "--port", port, *options]
     command.append("--disable-runtime-dependency-installation")
     with (folder / "superlink.log").open("ab") as log:
         whole = [sys.executable, "-c", _WITH_PARENT, str(os.getpid()), *command]

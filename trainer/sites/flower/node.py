@@ -24,7 +24,9 @@ from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_conte
 from flwr.supernode.fleet_http_connection import http_request_response
 
 LEAST_PAUSE, MOST_PAUSE = 0.005, 0.1
-"""Seconds between two looks for a message: soon after one, and when nothing comes."""
+"""Seconds between two looks for a message: at least, and at most."""
+EARLY = 0.8
+"""Of the time that the message before took to come, after which this one is looked for closely."""
 UPLOAD_SECONDS = 60.0
 
 
@@ -64,15 +66,22 @@ def main() -> None:
         node, receive, send, _run, _fab, pull, push, confirm = connection
         sys.stdout.write(f"connected as node {node}\n")
         sys.stdout.flush()
-        pause = LEAST_PAUSE
+        usual, answered = 0.0, time.monotonic()
         while True:
             found = receive()
+            waited = time.monotonic() - answered
             if found is None:
-                time.sleep(pause)
-                pause = min(1.2 * pause, MOST_PAUSE)
+                time.sleep(_pause(waited, usual))
                 continue
-            pause = LEAST_PAUSE
+            usual = waited
             _answer(options.socket, found, pull, push, confirm, send)
+            answered = time.monotonic()
+
+
+def _pause(waited: float, usual: float) -> float:
+    """Until the next look: each is a request that the server works at, so most are made about when a message is due."""
+    due = EARLY * usual
+    return min(MOST_PAUSE, due - waited if waited < due - LEAST_PAUSE else max(LEAST_PAUSE, (waited - due) / 4.0))
 
 
 def _answer(path: str, found: tuple, pull, push, confirm, send) -> None:
