@@ -64,7 +64,7 @@ from zetadp.trainer import AnyTrainingSpec
 from zetadp.trainer.data import DataSpec
 from zetadp.trainer.specs.descent import GradientOptimizer, Optimizer, Schedule
 from zetadp.trainer.specs.models.layer_spec import LayerSpec, PlainLayer
-from zetadp.trainer.specs.models.model_spec import ModelSpec
+from zetadp.trainer.specs.models.named_networks import ModelSpec
 from zetadp.trainer.specs.obfuscation.architectures import ProcessingLayer
 from zetadp.trainer.specs.samplers import AnySampler
 from zetadp.trainer.specs.strategy import AnyNoise

@@ -15,7 +15,8 @@ from zetadp.trainer.data import DataSetFacts
 from zetadp.trainer.engine import Losses
 from zetadp.trainer.models import build
 from zetadp.trainer.specs.models.layer_spec import Activation, AdaptiveAveragePool, AveragePool, Convolution, Flatten, Linear
-from zetadp.trainer.specs.models.model_spec import ComplexMlp, ModelSpec, Sequential
+from zetadp.trainer.specs.models.model_spec import ComplexMlp, Sequential
+from zetadp.trainer.specs.models.named_networks import ModelSpec
 
 
 @final

@@ -7,9 +7,10 @@ import json
 import threading
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx2
+import numpy as np
 import pytest
 
 from tests.app.access_harness import made as key_of
@@ -17,7 +18,9 @@ from tests.app.access_harness import shown
 from tests.app.jobs_harness import postgresql_server, serving, settings, wait_until, working
 from tests.app.openapi_harness import document
 from tests.app.uploads_harness import (
+    RECORDS,
     InProcess,
+    arrays,
     definition,
     files_below,
     make,
@@ -26,6 +29,7 @@ from tests.app.uploads_harness import (
     training,
     uploaded,
 )
+from tests.selection import chosen
 from zetadp.app.certificates.page.plain import describe
 from zetadp.app.certificates.signing.envelope import Envelope
 from zetadp.app.certificates.signing.keys import PublicKeySet
@@ -308,14 +312,44 @@ def test_a_data_set_cannot_go_between_a_jobs_plan_and_the_jobs_storing(database:
         claim(session, "b", Uploaded(data_set=made.id))
 
 
-def test_data_of_ones_own_from_upload_to_certificate(tmp_path: Path) -> None:
-    of = settings(tmp_path / "service")
+class Own(NamedTuple):
+    """Records of one's own, and the network for them."""
+
+    features: np.ndarray
+    numbers: str
+    scale: float
+    model: dict[str, Any]
+
+
+GENERATOR = np.random.default_rng(0)
+OF_SEQUENCES = {"classes": 2, "layers": 1, "channels": 4}
+OWN = {
+    "perceptron": Own(arrays()["x"], "complex", 4.0, {"kind": "complex_mlp", "hidden": [4], "activation": "cardioid", "head": "magnitude"}),
+    "words": Own(
+        GENERATOR.integers(0, 9, (RECORDS, 6)).astype(np.float32),
+        *("real", 1.0, {"kind": "transformer", "numbers": "complex", "heads": 2, "entries": 9, **OF_SEQUENCES}),
+    ),
+    "sequences": Own(
+        GENERATOR.normal(size=(RECORDS, 3, 5)).astype(np.complex64),
+        *("complex", 1.0, {"kind": "recurrent_network", "numbers": "complex", "cell": "gru", "entries": None, **OF_SEQUENCES}),
+    ),
+    "images": Own(
+        GENERATOR.normal(size=(RECORDS, 1, 8, 8)).astype(np.float32),
+        *("real", 1.0, {"kind": "wide_resnet", "numbers": "real", "classes": 2, "depth": 10, "widening": 1}),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", chosen(OWN, ["words"]))
+def test_data_of_ones_own_from_upload_to_certificate(kind: str, tmp_path: Path) -> None:
+    of, own = settings(tmp_path / "service"), OWN[kind]
     with serving(of) as client, working(of, "real"):
-        upload_id = uploaded(client)
+        upload_id = uploaded(client, npz(**{**arrays(), "x": own.features}))
         users = {"kind": "array", "unit": "patient", "sources": [{"upload": upload_id, "array": "patient"}]}
-        data_set = make(client, upload_id, users=users, scaling={"kind": "affine", "offset": 0.0, "scale": 4.0})
+        scaling = {"kind": "affine", "offset": 0.0, "scale": own.scale}
+        data_set = make(client, upload_id, users=users, scaling=scaling, numbers=own.numbers)
         privacy = {"adjacency": "add_remove", "unit": "patient", "delta": 1e-5, "noise_multiplier": 20.0}
-        spec = training(data_set, privacy=privacy, records_per_user=3, expected_batch_size=8, steps=5)
+        spec = training(data_set, privacy=privacy, records_per_user=3, expected_batch_size=8, steps=5, model=own.model)
         job_id = submitted(client, spec).json()["id"]
         wait_until(lambda: client.get(f"/v1/jobs/{job_id}").json()["state"] in ("succeeded", "failed"))
         job = client.get(f"/v1/jobs/{job_id}").json()

@@ -12,7 +12,8 @@ from zetadp.trainer.data.base import DataSetFacts
 from zetadp.trainer.engine import PrivateLoop, TrainingState
 from zetadp.trainer.models import build
 from zetadp.trainer.specs.models import papers
-from zetadp.trainer.specs.models.model_spec import ComplexUnet, ModelSpec
+from zetadp.trainer.specs.models.model_spec import ComplexUnet
+from zetadp.trainer.specs.models.named_networks import ModelSpec
 
 
 def facts_of(shape: tuple[int, ...], classes: int | None = 10, *, is_complex: bool = True) -> DataSetFacts:

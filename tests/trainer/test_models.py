@@ -37,7 +37,8 @@ from zetadp.trainer.specs.models.layer_spec import (
     TransposedConvolution,
     Unflatten,
 )
-from zetadp.trainer.specs.models.model_spec import ComplexUnet, ModelSpec, Sequential
+from zetadp.trainer.specs.models.model_spec import ComplexUnet, Sequential
+from zetadp.trainer.specs.models.named_networks import ModelSpec
 
 Numbers = Literal["complex", "real", "real_pairs"]
 FLOAT32 = 1e-5

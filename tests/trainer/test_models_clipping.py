@@ -13,7 +13,7 @@ from zetadp.trainer.engine.gradients.problem import Losses, Problem
 from zetadp.trainer.layers.flat_parameters import ParameterLayout
 from zetadp.trainer.models import losses_for
 from zetadp.trainer.specs.execution_plan import FlatClipping
-from zetadp.trainer.specs.models.model_spec import ModelSpec
+from zetadp.trainer.specs.models.named_networks import ModelSpec
 
 BOUND = 0.1
 """Below every record's norm here, so that all of them are clipped."""

@@ -10,7 +10,8 @@ from tests.trainer.made_up import built, facts_of, records
 from zetadp.trainer.data.base import DataSetFacts
 from zetadp.trainer.specs.models import papers_spectral
 from zetadp.trainer.specs.models.layer_spec import Activation, BlockCirculantLinear, Linear
-from zetadp.trainer.specs.models.model_spec import ModelSpec, Sequential
+from zetadp.trainer.specs.models.model_spec import Sequential
+from zetadp.trainer.specs.models.named_networks import ModelSpec
 from zetadp.trainer.specs.models.shapes import check_model
 
 FLAT, IMAGE, COLOUR = ((784,), (1, 28, 28), (3, 32, 32))

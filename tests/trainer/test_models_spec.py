@@ -30,8 +30,11 @@ from zetadp.trainer.specs.models.layer_spec import (
     TransposedConvolution,
     Unflatten,
 )
-from zetadp.trainer.specs.models.model_spec import ComplexMlp, ComplexUnet, ModelSpec, Sequential
+from zetadp.trainer.specs.models.model_spec import ComplexMlp, ComplexUnet, Sequential
+from zetadp.trainer.specs.models.named_networks import ModelSpec
+from zetadp.trainer.specs.models.residual_networks import resnet_18, resnext_29, wide_resnet
 from zetadp.trainer.specs.models.shapes import check_model, input_shape, sequential_shapes, unet_weights
+from zetadp.trainer.specs.models.transformers import recurrent, transformer
 
 ANY_MODEL: TypeAdapter[ModelSpec] = TypeAdapter(ModelSpec)
 Numbers = Literal["complex", "real", "real_pairs"]
@@ -225,3 +228,53 @@ def test_a_transform_of_real_pairs_needs_whole_pairs() -> None:
         InvalidParameter, match=r"layers\[1\] must be applied to an even number of channels or features, half of them imaginary, got 5"
     ):
         check_model(sequential(*layers, numbers="real_pairs"), facts_of((3, 8, 8)))
+
+
+NAMED: list[tuple[dict[str, Any], Sequential]] = [
+    ({"kind": "resnet18", "classes": 10, "numbers": "real"}, resnet_18(10)),
+    (
+        {"kind": "resnet18", "classes": 7, "numbers": "complex", "width": 16, "normalises_sums": True},
+        resnet_18(7, "complex", 16, normalises_sums=True),
+    ),
+    (
+        {"kind": "resnet18", "classes": 7, "numbers": "real_pairs", "for_large_images": True},
+        resnet_18(7, "real_pairs", for_large_images=True),
+    ),
+    ({"kind": "resnext29", "classes": 100, "numbers": "real"}, resnext_29(100, 8, 64)),
+    ({"kind": "wide_resnet", "classes": 10, "numbers": "real"}, wide_resnet(10, 28, 10)),
+    ({"kind": "wide_resnet", "classes": 10, "numbers": "complex", "depth": 16, "widening": 4}, wide_resnet(10, 16, 4, "complex")),
+    (
+        {"kind": "transformer", "classes": 2, "numbers": "real", "layers": 2, "channels": 8, "heads": 2, "entries": 30, "dropout": 0.1},
+        transformer(2, "real", layers=2, channels=8, heads=2, entries=30, dropout=0.1),
+    ),
+    (
+        {"kind": "recurrent_network", "classes": 2, "numbers": "complex", "cell": "gru", "layers": 2, "channels": 4, "entries": None},
+        recurrent(2, "complex", "gru", layers=2, channels=4, entries=None),
+    ),
+]
+
+
+@pytest.mark.parametrize(("asked", "network"), NAMED)
+def test_a_name_stands_for_layers_which_is_what_is_kept(asked: dict[str, Any], network: Sequential) -> None:
+    found = ANY_MODEL.validate_python(asked)
+    assert found == network
+    assert ANY_MODEL.validate_json(ANY_MODEL.dump_json(found)) == network
+
+
+def test_every_name_is_in_the_schema_of_requests() -> None:
+    named = set(ANY_MODEL.json_schema(mode="validation")["discriminator"]["mapping"])
+    assert named == {"complex_mlp", "complex_unet", "sequential", *(asked["kind"] for asked, _ in NAMED)}
+    assert set(ANY_MODEL.json_schema(mode="serialization")["discriminator"]["mapping"]) == {"complex_mlp", "complex_unet", "sequential"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"kind": "resnet19"}, "tag 'resnet19' found .*'resnet18'"),
+        ({"kind": "resnet18", "classes": 10}, "resnet18.numbers"),
+        ({"kind": "wide_resnet", "classes": 10, "numbers": "real", "depth": 11}, "depth must be 10, 16, 22"),
+    ],
+)
+def test_a_name_that_nothing_has_is_refused_by_its_place(asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        ANY_MODEL.validate_python(asked)

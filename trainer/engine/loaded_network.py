@@ -21,7 +21,7 @@ from zetadp.trainer.layers.flat_parameters import ParameterLayout
 from zetadp.trainer.models import build
 from zetadp.trainer.models.front import passed_through, split_front
 from zetadp.trainer.specs.base import TrainingSpec
-from zetadp.trainer.specs.models.model_spec import ModelSpec
+from zetadp.trainer.specs.models.named_networks import ModelSpec
 
 IN_MEMORY_BYTES = 2**30
 """Features that take more stay on disk where they can."""

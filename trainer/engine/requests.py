@@ -7,7 +7,7 @@ import json
 
 from zetadp.trainer.data import DataSetFacts
 from zetadp.trainer.specs.base import TrainingSpec
-from zetadp.trainer.specs.models.model_spec import ModelSpec
+from zetadp.trainer.specs.models.named_networks import ModelSpec
 from zetadp.trainer.specs.plan_base import Plan
 
 

@@ -8,7 +8,8 @@ from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer.data.base import DataSetFacts
 from zetadp.trainer.models.complex_unet import build_complex_unet
 from zetadp.trainer.models.sequential import build_sequential
-from zetadp.trainer.specs.models.model_spec import ComplexMlp, ComplexUnet, ModelSpec
+from zetadp.trainer.specs.models.model_spec import ComplexMlp, ComplexUnet
+from zetadp.trainer.specs.models.named_networks import ModelSpec
 from zetadp.trainer.specs.models.shapes import as_sequential, check_model
 
 

@@ -11,7 +11,8 @@ from zetadp.trainer.specs.base import PrivacyTarget
 from zetadp.trainer.specs.descent import Sgd
 from zetadp.trainer.specs.models import papers
 from zetadp.trainer.specs.models.layer_spec import FilterBank, Flatten, Linear
-from zetadp.trainer.specs.models.model_spec import ModelSpec, Sequential
+from zetadp.trainer.specs.models.model_spec import Sequential
+from zetadp.trainer.specs.models.named_networks import ModelSpec
 from zetadp.trainer.specs.network_training import PublicHeldOut
 
 _TUNED = (

@@ -27,7 +27,8 @@ from zetadp.trainer.specs.execution_plan import (
     clipped_sensitivity,
 )
 from zetadp.trainer.specs.findings.runs import CanaryAudit
-from zetadp.trainer.specs.models.model_spec import ModelSpec, Sequential, given_weights_of
+from zetadp.trainer.specs.models.model_spec import Sequential
+from zetadp.trainer.specs.models.named_networks import ModelSpec, given_weights_of
 from zetadp.trainer.specs.models.shapes import check_model
 from zetadp.trainer.specs.plan_base import Plan
 from zetadp.trainer.specs.plans import AnyPlan

@@ -11,7 +11,8 @@ from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data import DataSetFacts, DigitsPhasePairs
 from zetadp.trainer.specs.base import PositiveInt, TrainingSpec
 from zetadp.trainer.specs.descent import Adam, Optimizer
-from zetadp.trainer.specs.models.model_spec import ComplexMlp, ModelSpec, given_weights_of
+from zetadp.trainer.specs.models.model_spec import ComplexMlp
+from zetadp.trainer.specs.models.named_networks import ModelSpec, given_weights_of
 from zetadp.trainer.specs.models.shapes import check_model
 from zetadp.trainer.specs.network_training import HELD_OUT, NoEvaluation, PublicHeldOut
 from zetadp.trainer.specs.plans import UnprotectedPlan

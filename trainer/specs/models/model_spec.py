@@ -156,12 +156,3 @@ class ComplexUnet(Value):
         if self.norm_groups is not None and self.channels % self.norm_groups:
             raise InvalidParameter("model.norm_groups", f"a divisor of channels = {self.channels}", self.norm_groups)
         return self
-
-
-ModelSpec = Annotated[ComplexMlp | Sequential | ComplexUnet, Field(discriminator="kind")]
-
-
-def given_weights_of(model: ModelSpec) -> tuple[str, ...]:
-    """SHA-256 of the weights that the network starts from instead of drawing its own; none where it draws them."""
-    given = model.initial_weights if isinstance(model, Sequential) else None
-    return (given.sha256,) if isinstance(given, GivenWeights) else ()

@@ -40,7 +40,8 @@ from zetadp.trainer.specs.models.layer_spec import (
     TransposedConvolution,
     Unflatten,
 )
-from zetadp.trainer.specs.models.model_spec import ComplexMlp, ComplexUnet, ModelSpec, Sequential
+from zetadp.trainer.specs.models.model_spec import ComplexMlp, ComplexUnet, Sequential
+from zetadp.trainer.specs.models.named_networks import ModelSpec
 from zetadp.trainer.specs.models.parameter_counts import Numbers, Shape, module_name, parameter_shapes
 from zetadp.trainer.specs.models.sequence_layers import Embedding, PositionEmbedding, PositionNorm, Recurrent, SelfAttention
 from zetadp.trainer.specs.models.weights import FIELD, GivenWeights

@@ -1,4 +1,4 @@
-r"""Transformer encoders as values: real and complex, for sequences of numbers or of whole numbers that stand for words. Without torch."""
+r"""Networks on sequences as values: real and complex, of numbers or of whole numbers that stand for words. Without torch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zetadp.trainer.specs.models.layer_spec import (
     Residual,
 )
 from zetadp.trainer.specs.models.model_spec import Sequential
-from zetadp.trainer.specs.models.sequence_layers import Embedding, PositionEmbedding, PositionNorm, SelfAttention
+from zetadp.trainer.specs.models.sequence_layers import Embedding, PositionEmbedding, PositionNorm, Recurrent, SelfAttention
 
 FORWARD = 4
 """How many times the channels the layers between have, as in Vaswani et al. 2017."""
@@ -43,4 +43,18 @@ def transformer(
         )
         row += [Residual(layers=(PositionNorm(), SelfAttention(heads=heads, width=channels), *dropped)), Residual(layers=between)]
     row += [PositionNorm(), AdaptiveAveragePool(size=1), Flatten(), Linear(outputs=classes)]
+    return Sequential(numbers=numbers, layers=tuple(row), head="real_part" if numbers == "complex" else "none")
+
+
+def recurrent(
+    classes: int, numbers: Literal["complex", "real"], cell: Literal["rnn", "gru"], *, layers: int, channels: int, entries: int | None
+) -> Sequential:
+    r"""Recurrent layers, one behind the other, and class scores of the last one's last state.
+
+    Args:
+      entries: as a transformer's; None for sequences of numbers, which the first layer takes as they are.
+    """
+    row: list[LayerSpec] = [] if entries is None else [Embedding(entries=entries, outputs=channels)]
+    row += [Recurrent(cell=cell, outputs=channels, returns="sequence") for _ in range(layers - 1)]
+    row += [Recurrent(cell=cell, outputs=channels, returns="last"), Linear(outputs=classes)]
     return Sequential(numbers=numbers, layers=tuple(row), head="real_part" if numbers == "complex" else "none")
