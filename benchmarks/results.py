@@ -1,7 +1,8 @@
 r"""``make results``, or ``python -m benchmarks.results [NAME ...] [--seeds 3]``: every recipe's figures beside its paper's, as a page.
 
 Each run is written to ``results.json`` when it is over, and what is there already isn't run again: it may be stopped at any time, and goes
-on the next time. ``--seeds 1`` is the quick form. The page, ``docs/results.md``, has a figure or a reason for every recipe.
+on the next time. ``--seeds 1`` is the quick form. ``--estimate`` runs a few steps of each instead, and says how long all of them take.
+The page, ``docs/results.md``, has a figure or a reason for every recipe.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 import torch
 
@@ -31,6 +32,9 @@ PAGE = Path(__file__).parent.parent / "docs" / "results.md"
 FIGURES = ("accuracy", "psnr")
 """What the page shows, the first that a recipe has."""
 
+FEW_STEPS = (2, 8)
+"""Of the two short runs that an estimate is made from."""
+
 ELSEWHERE = {"spof": "fitbit", "functional_mechanism": "fitbit", "dp_sgd_laplace": "fitbit", "obfuscation": "obfuscation"}
 """Algorithms that other benchmarks measure."""
 
@@ -38,8 +42,9 @@ ELSEWHERE = {"spof": "fitbit", "functional_mechanism": "fitbit", "dp_sgd_laplace
 INTRODUCTION = """\
 This page shows what each [recipe](papers.md) reaches on the data that `make results` found, beside what its paper prints. It is made
 by that command, which goes on where it was stopped; `--seeds 1` is its quick form. Figures are on held-out records: accuracy, or PSNR
-in decibels, mean and standard deviation over seeds. Time is the processor's, of one private run. Without privacy: the same network on
-the same data.
+in decibels, mean and standard deviation over seeds. Time is the processor's, on one thread, of one private run with its evaluations,
+or what such a run would take, estimated from a few steps. Steps are those of a private run, and how many units each is expected to
+sample. Without privacy: the same network on the same data.
 """.splitlines()
 
 
@@ -52,9 +57,13 @@ class Run(TypedDict):
 
 
 class Results(TypedDict):
-    """Of one recipe; ``spec`` is a digest: with another spec the runs are of something else, and start anew."""
+    """Of one recipe; ``spec`` is a digest: with another spec the runs are of something else, and start anew.
+
+    ``estimate``: processor seconds of one private run, from a few steps of it.
+    """
 
     spec: str
+    estimate: NotRequired[float]
     epsilon: float
     delta: float
     unit: str
@@ -74,31 +83,60 @@ def reason(recipe: Recipe) -> str | None:
         return "a comparison or release of its own form, which this page doesn't run"
     try:
         recipe.spec.data.sources()
-        recipe.spec.plan()
     except InvalidParameter as error:
-        return f"not run: {error.field} must be {error.expected}"
+        return _not_here(error)
     return None
+
+
+def _not_here(error: InvalidParameter) -> str:
+    return f"not run: {error.field} must be {error.expected}"
+
+
+def results_of(recipe: Recipe, kept: Kept) -> Results:
+    """What is kept of the recipe, or new results without runs. Raises InvalidParameter where its data aren't as it needs them."""
+    spec = recipe.spec
+    assert isinstance(spec, NetworkTraining)  # ``reason`` told
+    digest = hashlib.sha256(spec.model_dump_json().encode()).hexdigest()
+    if recipe.name in kept and kept[recipe.name]["spec"] == digest:
+        return kept[recipe.name]
+    plan = spec.plan()
+    bound = accountants.profile(plan.event).epsilon(plan.delta).upper
+    records = data_set_facts(spec.data).training_records
+    kept[recipe.name] = Results(spec=digest, epsilon=bound, delta=plan.delta, unit=plan.unit, records=records, runs=[])
+    return kept[recipe.name]
 
 
 def measure(recipe: Recipe, kept: Kept, seeds: int, keep: Callable[[Kept], None]) -> None:
     """Runs what is missing of one recipe, and keeps each run as it is over."""
-    spec = recipe.spec
-    assert isinstance(spec, NetworkTraining)  # ``reason`` told
-    digest = hashlib.sha256(spec.model_dump_json().encode()).hexdigest()
-    plan = spec.plan()
-    bound = accountants.profile(plan.event).epsilon(plan.delta).upper
-    fresh = Results(
-        spec=digest, epsilon=bound, delta=plan.delta, unit=plan.unit, records=data_set_facts(spec.data).training_records, runs=[]
-    )
-    if kept.get(recipe.name, fresh)["spec"] != digest:
-        del kept[recipe.name]
-    own = kept.setdefault(recipe.name, fresh)
+    spec, own = recipe.spec, results_of(recipe, kept)
+    assert isinstance(spec, NetworkTraining)
     while len(own["runs"]) < seeds:
         seed, start = len(own["runs"]), time.process_time()
         private, _ = private_run(spec)
         seconds = time.process_time() - start
         own["runs"].append(Run(private=private, plain=plain_run(spec, PLAIN.get(recipe.name, DEFAULT), seed), seconds=seconds))
         keep(kept)
+
+
+def estimate(recipe: Recipe, kept: Kept, keep: Callable[[Kept], None]) -> None:
+    """Keeps how long a run takes by what more steps add to a short one; nothing where that was done, or a whole run was."""
+    spec, own = recipe.spec, results_of(recipe, kept)
+    assert isinstance(spec, NetworkTraining)
+    if own["runs"] or "estimate" in own:
+        return
+    few, more = FEW_STEPS
+    seconds = {steps: _seconds(spec, steps) for steps in FEW_STEPS}
+    own["estimate"] = seconds[few] + (spec.steps - few) * max(0.0, seconds[more] - seconds[few]) / (more - few)
+    keep(kept)
+
+
+def _seconds(spec: NetworkTraining, steps: int) -> float:
+    """Processor seconds of a run of so many steps, with any noise: calibrating to a guarantee isn't timed."""
+    privacy = {**spec.privacy.model_dump(exclude={"epsilon"}), "noise_multiplier": 1.0}
+    shorter = type(spec).model_validate({**dict(spec), "privacy": privacy, "steps": steps})
+    start = time.process_time()
+    private_run(shorter)
+    return time.process_time() - start
 
 
 def page(recipes: Iterable[Recipe], kept: Mapping[str, Results], reasons: Mapping[str, str]) -> str:
@@ -108,21 +146,40 @@ def page(recipes: Iterable[Recipe], kept: Mapping[str, Results], reasons: Mappin
         "",
         *INTRODUCTION,
         "",
-        "| recipe | the paper's print | private | proven epsilon | without privacy | training records | seeds | time |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| recipe | the paper's print | private | proven epsilon | without privacy | steps | training records | seeds | time |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for recipe in recipes:
         found = kept.get(recipe.name)
         if found is None or not found["runs"]:
-            lines.append(f"| `{recipe.name}` | {_printed(recipe)} | {reasons.get(recipe.name, 'not run yet')} | | | | | |")
+            why = reasons.get(recipe.name) or _not_yet(found)
+            lines.append(f"| `{recipe.name}` | {_printed(recipe)} | {why} | | | {_steps(recipe)} | | | |")
             continue
         runs = found["runs"]
         private, plain = (_figure([run[side] for run in runs]) for side in ("private", "plain"))
-        minutes = statistics.fmean(run["seconds"] for run in runs) / 60.0
         epsilon = f"{found['epsilon']:.4g} at {found['delta']:g}, one {found['unit']}"
-        last = f"{plain} | {found['records']} | {len(runs)} | {minutes:.1f} min |"
-        lines.append(f"| `{recipe.name}` | {_printed(recipe)} | {private} | {epsilon} | {last}")
+        last = f"{_steps(recipe)} | {found['records']} | {len(runs)} | {_time(statistics.fmean(run['seconds'] for run in runs))} |"
+        lines.append(f"| `{recipe.name}` | {_printed(recipe)} | {private} | {epsilon} | {plain} | {last}")
     return "\n".join(lines) + "\n"
+
+
+def _not_yet(found: Results | None) -> str:
+    if found is None or "estimate" not in found:
+        return "not run yet"
+    return f"not run yet: a seed takes about {_time(found['estimate'])}, and ordinary training comes on top"
+
+
+def _steps(recipe: Recipe) -> str:
+    return f"{recipe.spec.steps} of {recipe.spec.expected_batch_size}" if isinstance(recipe.spec, NetworkTraining) else ""
+
+
+def _time(seconds: float) -> str:
+    """Of a processor, in the unit that suits it.
+
+    >>> _time(45.2), _time(700.0), _time(20000.0)
+    ('45 s', '12 min', '5.6 h')
+    """
+    return f"{seconds:.0f} s" if seconds < 100.0 else f"{seconds / 60.0:.0f} min" if seconds < 6000.0 else f"{seconds / 3600.0:.1f} h"
 
 
 def _printed(recipe: Recipe) -> str:
@@ -166,16 +223,29 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.results", description="Train recipes and write their page.")
     parser.add_argument("names", nargs="*")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--estimate", action="store_true")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     kept, reasons = read(FILE), {}
+
+    def keep(all_kept: Kept) -> None:
+        write(FILE, all_kept)
+
     for recipe in RECIPES:
         if (why := reason(recipe)) is not None:
             reasons[recipe.name] = why
-        elif not options.names or recipe.name in options.names:
-            measure(recipe, kept, options.seeds, lambda all_kept: write(FILE, all_kept))
-            sys.stdout.write(f"{recipe.name}: {_figure([run['private'] for run in kept[recipe.name]['runs']])}\n")
-            sys.stdout.flush()
+            continue
+        if options.names and recipe.name not in options.names:
+            continue
+        try:
+            if options.estimate:
+                estimate(recipe, kept, keep)
+            else:
+                measure(recipe, kept, options.seeds, keep)
+        except InvalidParameter as error:
+            reasons[recipe.name] = _not_here(error)
+        sys.stdout.write(page([recipe], kept, reasons).splitlines()[-1] + "\n")
+        sys.stdout.flush()
         PAGE.write_text(page(RECIPES, kept, reasons), encoding="utf-8")
 
 

@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 
 from tests.data_sets import LEFT_OUT, data_sets
 from tests.selection import chosen
+from zetadp import accountants
 from zetadp.app.jobs.document import planned_units
 from zetadp.app.jobs.resources import JobSubmission
 from zetadp.app.kit.settings import Settings
@@ -21,7 +22,12 @@ from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data import MriPhantoms, data_set_facts
 from zetadp.trainer.recipes import RECIPES, Recipe, recipe
 from zetadp.trainer.specs.algorithms.comparison import Comparison
+from zetadp.trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
+from zetadp.trainer.specs.models.layer_numbers import ComplexActivation
+from zetadp.trainer.specs.models.layer_spec import Activation
+from zetadp.trainer.specs.models.model_spec import ComplexMlp, Sequential
+from zetadp.trainer.specs.models.shapes import as_sequential
 from zetadp.trainer.specs.report import FRACTIONS
 
 NAMES = [known.name for known in RECIPES]
@@ -142,6 +148,24 @@ def test_where_rate_noise_and_steps_are_the_papers_the_event_is_too(name: str) -
     plan, run = of.declared_plan(), of.printed_run
     assert (plan.sampling.probability, plan.steps, plan.delta) == (run.sampling_probability, run.steps, run.delta)
     assert plan.mechanism.noise_scale == run.noise_multiplier * of.spec.clipping_bound
+
+
+@pytest.mark.parametrize("name", ["speech_activations", "digits_activations"])
+def test_the_ten_activations_of_table_4_are_compared_and_all_of_them_counted(name: str) -> None:
+    of = _named(name)
+    assert isinstance(of.spec, Comparison)
+    names: list[str] = []
+    for part in of.spec.parts:
+        assert isinstance(part.spec, ZetaDpSgd)
+        model = part.spec.model
+        assert isinstance(model, ComplexMlp | Sequential)
+        layers = as_sequential(model, 10).layers if isinstance(model, ComplexMlp) else model.layers
+        used = [layer.name for layer in layers if isinstance(layer, Activation)]
+        assert len(set(used)) == 1
+        names.append(used[0])
+    assert sorted(names) == sorted(set(ComplexActivation.__args__) - {"conj_mish", "separable_tanh"})
+    single = accountants.profile(of.spec.parts[0].spec.plan_for(of.declared.facts).event).epsilon(1e-5).upper
+    assert accountants.profile(of.declared_plan().event).epsilon(1e-5).lower > 2.0 * single
 
 
 def test_patients_are_the_unit_where_there_are_enough_of_them() -> None:

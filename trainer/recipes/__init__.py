@@ -2,6 +2,7 @@ r"""The registry of recipes, without torch: experiments that are ready to run, e
 
 from __future__ import annotations
 
+from zetadp.trainer.recipes.activations import DIGITS_ACTIVATIONS, SPEECH_ACTIVATIONS
 from zetadp.trainer.recipes.digits import DIGITS, DIGITS_DEMO
 from zetadp.trainer.recipes.fitbit import (
     FITBIT_DP_SGD_GAUSSIAN,
@@ -50,6 +51,7 @@ from zetadp.trainer.recipes.spectral_transfer import (
 
 RECIPES: tuple[Recipe, ...] = (
     DIGITS,
+    DIGITS_ACTIVATIONS,
     PHASE_MNIST,
     PHASE_MNIST_LARGE_LOTS,
     PHASE_MNIST_FILTERS,
@@ -61,6 +63,7 @@ RECIPES: tuple[Recipe, ...] = (
     ECG_MITBIH_BEATS,
     ECG_CPSC,
     SPEECH_COMMANDS,
+    SPEECH_ACTIVATIONS,
     MRI_RECONSTRUCTION,
     MRI_SEQUENCES,
     MRI_SEQUENCES_FEDERATED,
