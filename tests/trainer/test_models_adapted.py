@@ -19,6 +19,7 @@ from zetadp.trainer import RuntimeSpec, load_train
 from zetadp.trainer.data.files.location import ROOT_VARIABLE
 from zetadp.trainer.layers.blocks.adapted import Adapted as AdaptedModule
 from zetadp.trainer.layers.flat_parameters import as_real
+from zetadp.trainer.layers.planes import to_planes
 from zetadp.trainer.models import build
 from zetadp.trainer.models.front import passed_through, split_front
 from zetadp.trainer.specs.algorithms.spectral_dp import SpectralDp
@@ -34,7 +35,9 @@ from zetadp.trainer.specs.models.layer_spec import (
 )
 from zetadp.trainer.specs.models.model_spec import Sequential
 from zetadp.trainer.specs.models.parameter_counts import Numbers
+from zetadp.trainer.specs.models.sequence_layers import SelfAttention
 from zetadp.trainer.specs.models.shapes import check_model, sequential_shapes
+from zetadp.trainer.specs.models.transformers import transformer
 from zetadp.trainer.specs.models.weighted import weighted_layers
 
 NUMBERS: list[Numbers] = ["complex", "real", "real_pairs"]
@@ -125,6 +128,49 @@ def test_the_clipped_sum_is_the_loops_in_double_precision(root: Path, numbers: N
     shape = tuple(passed_through(front, records(facts, 1)).shape[1:])
     # Behind the front complex records are planes.
     assert relative_error(LayerCase(rest, shape), None, per_layer=False) <= 1e-5
+
+
+def attending(root: Path, numbers: Numbers) -> tuple[nn.Module, Sequential]:
+    """A transformer of one layer, and the same with adapters in its attention, which starts at its weights."""
+    kind = "complex" if numbers == "complex" else "real"
+    plain = transformer(3, kind, layers=1, channels=4, heads=2, entries=None, dropout=0.0)
+    source = built(plain, facts_of((4, 5), 3, is_complex=numbers == "complex"), seed=11)
+    layers = tuple(
+        Residual(
+            layers=tuple(SelfAttention(heads=2, width=4, adapter_rank=1) if isinstance(one, SelfAttention) else one for one in layer.layers)
+        )
+        if isinstance(layer, Residual)
+        else layer
+        for layer in plain.layers
+    )
+    given = start(root, source, frozen_layers=2, given_layers=len(layers) - 1)
+    return source, Sequential.model_validate({**dict(plain), "layers": layers, "initial_weights": given})
+
+
+@pytest.mark.parametrize("numbers", ["complex", "real"])
+def test_attention_with_adapters_starts_as_given_and_trains_them_alone(root: Path, numbers: Numbers) -> None:
+    source, model = attending(root, numbers)
+    facts = facts_of((4, 5), 3, is_complex=numbers == "complex")
+    network, x = built(model, facts), records(facts)
+    place = "2_residual.layers.1_self_attention"
+    ours, theirs = network.get_submodule(place), source.get_submodule(place)
+    inputs = to_planes(x) if numbers == "complex" else x
+    with torch.no_grad():
+        torch.testing.assert_close(ours(inputs), theirs(inputs))
+    trained = {name for name, _ in ours.named_parameters()}
+    parts = ("query", "key", "value", "output")
+    assert trained == {f"{part}.0_adapted.adapter.{number}_convolution.weight" for part in parts for number in range(2)}
+    assert {f"{place}.{name}" for name in trained} < {f"{layer.name}.weight" for layer in weighted_layers(model, facts)}
+    front, rest = split_front(network)
+    shape = tuple(passed_through(front, x[:1]).shape[1:])
+    assert relative_error(LayerCase(lambda stream: split_front(build(model, facts, stream))[1], shape), None, per_layer=False) <= 1e-5
+    assert any(name.endswith("value.0_adapted.adapter.1_convolution.weight") for name, _ in rest.named_parameters())
+
+
+def test_adapters_in_attention_need_given_weights_too(root: Path) -> None:
+    layers = (SelfAttention(heads=2, width=4, adapter_rank=1), Flatten(), Linear(outputs=3))
+    with pytest.raises(ValueError, match=r"model\.layers\[0\] must be among the given layers, behind the frozen ones"):
+        sequential("real", layers)
 
 
 def test_an_adapter_needs_given_weights_under_it(root: Path) -> None:

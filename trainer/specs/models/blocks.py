@@ -104,10 +104,9 @@ def branches_of(at: str, layer: Block, shape: Shape) -> tuple[Branch, ...]:
             _check_sequence(at, layer, shape)
             if layer.width % layer.heads:
                 raise InvalidParameter(f"{at}.heads", f"a divisor of the width, {layer.width}", layer.heads)
-            inner = (Convolution(outputs=layer.width, kernel=1),)
-            of_values = (Convolution(outputs=shape[0], kernel=1),)
-            three = (Branch(name, inner, shape) for name in ("query", "key", "value"))
-            return (*three, Branch("output", of_values, (layer.width, *shape[1:])))
+            inner, of_values = (_of_places(width, layer.adapter_rank) for width in (layer.width, shape[0]))
+            three = (Branch(name, (inner,), shape) for name in ("query", "key", "value"))
+            return (*three, Branch("output", (of_values,), (layer.width, *shape[1:])))
         case Recurrent():
             _check_sequence(at, layer, shape)
             if shape[1] > LONGEST_RECURRENCE:
@@ -115,6 +114,15 @@ def branches_of(at: str, layer: Block, shape: Shape) -> tuple[Branch, ...]:
             outputs = GATES[layer.cell] * layer.outputs
             of_state = Branch("recurrent", (Linear(outputs=outputs),), (layer.outputs,))
             return Branch("inputs", (Convolution(outputs=outputs, kernel=1),), shape), of_state
+
+
+def _of_places(outputs: int, rank: int | None) -> Convolution | Adapted:
+    """A linear map of every place's channels, by itself or kept beside an adapter."""
+    kept = Convolution(outputs=outputs, kernel=1)
+    if rank is None:
+        return kept
+    narrow, wide = (Convolution(outputs=width, kernel=1, bias=False) for width in (rank, outputs))
+    return Adapted(base=kept, adapter=(narrow, wide))
 
 
 def outputs_of(at: str, layer: Block, shape: Shape, ends: Sequence[Shape]) -> Shape:

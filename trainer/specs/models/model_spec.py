@@ -25,7 +25,7 @@ from zetadp.trainer.specs.models.layer_spec import (
     Scattering,
     Unflatten,
 )
-from zetadp.trainer.specs.models.sequence_layers import Embedding
+from zetadp.trainer.specs.models.sequence_layers import Embedding, SelfAttention
 from zetadp.trainer.specs.models.weights import FIELD, GivenWeights
 
 
@@ -97,7 +97,7 @@ class Sequential(Value):
         given = self.initial_weights
         frozen, read = (given.frozen_layers, given.given_layers) if isinstance(given, GivenWeights) else (0, 0)
         for place, layer in enumerate(self.layers):
-            adapted = [name for name, one in one_by_one(f"model.layers[{place}]", layer) if isinstance(one, Adapted)]
+            adapted = [name for name, one in one_by_one(f"model.layers[{place}]", layer) if _keeps_given(one)]
             if adapted and not frozen <= place < read:
                 # A kept layer of drawn weights, or an adapter that isn't trained, would be a mistake.
                 raise InvalidParameter(adapted[0], "among the given layers, behind the frozen ones (adapted)", f"layer {place}")
@@ -109,6 +109,11 @@ class Sequential(Value):
             if isinstance(layer, Dropout):
                 # A frozen layer is a fixed function of a record, computed once; masks are drawn anew in every step.
                 raise InvalidParameter(name, "after the frozen layers", layer.kind)
+
+
+def _keeps_given(layer: LayerSpec) -> bool:
+    """Whether weights in it must be given, since they are never trained."""
+    return isinstance(layer, Adapted) or (isinstance(layer, SelfAttention) and layer.adapter_rank is not None)
 
 
 def one_by_one(name: str, layer: LayerSpec) -> Iterator[tuple[str, LayerSpec]]:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, final
 
 from pydantic import Field, Strict
 
-from zetadp.mechanisms.base import Value
+from zetadp.mechanisms.base import Value, is_absent
 from zetadp.trainer.specs.models.layer_numbers import Width
 
 LONGEST_RECURRENCE = 1024
@@ -51,12 +51,16 @@ class SelfAttention(Value):
     Attributes:
       heads: a divisor of ``width``.
       width: channels of all heads together. The layer's output has its input's channels.
-    Sources: Vaswani et al. 2017; Eilers and Jiang 2023, arXiv:2306.09827 (complex attention).
+      adapter_rank: None to train all four convolutions; a number r to keep them as given and train beside each one two 1 x 1 convolutions
+        with r channels between: LoRA.
+    Sources: Vaswani et al. 2017; Eilers and Jiang 2023, arXiv:2306.09827 (complex attention); Hu et al. 2021, arXiv:2106.09685 (LoRA).
     """
 
     kind: Literal["self_attention"] = "self_attention"
     heads: Annotated[int, Strict(), Field(ge=1, le=256)]
     width: Width
+    # Left out of JSON where absent: most have none.
+    adapter_rank: Width | None = Field(default=None, exclude_if=is_absent)
 
 
 @final
