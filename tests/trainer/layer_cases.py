@@ -23,6 +23,12 @@ from zetadp.trainer.engine.gradients.problem import Problem
 from zetadp.trainer.layers.blocks import sequences
 from zetadp.trainer.layers.flat_parameters import as_real
 from zetadp.trainer.layers.planar_linear import PlanarLinear
+from zetadp.trainer.layers.standardised import (
+    StandardisedConv1d,
+    StandardisedConv2d,
+    StandardisedPlanarConv1d,
+    StandardisedPlanarConv2d,
+)
 from zetadp.trainer.specs.execution_plan import FlatClipping, PerLayerClipping
 
 RECORDS = 14
@@ -182,6 +188,10 @@ CASES: dict[str, LayerCase] = {
     "PlanarConv1d": LayerCase(lambda s: layers.PlanarConv1d(2, 3, 3, s, padding=1), (4, 8)),
     "PlanarConv2d": LayerCase(lambda s: layers.PlanarConv2d(2, 3, 3, s, stride=2), (4, 7, 6)),
     "PlanarConvTranspose2d": LayerCase(lambda s: layers.PlanarConvTranspose2d(2, 3, 2, s, stride=2), (4, 4, 4)),
+    "StandardisedConv1d": LayerCase(lambda _: nn.Sequential(StandardisedConv1d(3, 5, 3, padding=1), Bend()), (3, 9)),
+    "StandardisedConv2d, shared": LayerCase(lambda _: Twice(StandardisedConv2d(4, 4, 3, padding=1, groups=2)), (4, 5, 4)),
+    "StandardisedPlanarConv1d": LayerCase(lambda s: StandardisedPlanarConv1d(2, 3, 3, s, padding=1), (4, 8)),
+    "StandardisedPlanarConv2d": LayerCase(lambda s: nn.Sequential(StandardisedPlanarConv2d(2, 3, 3, s, stride=2), Bend()), (4, 7, 6)),
     "Conv2d, shared": LayerCase(lambda _: Twice(nn.Conv2d(2, 2, 3, padding=1)), (2, 5, 5)),
     "GroupNorm": LayerCase(lambda _: nn.Sequential(nn.GroupNorm(2, 4), Bend()), (4, 5, 3)),
     # Of three numbers a group, not two: how far two are apart says nothing in float32 where they happen to be close.

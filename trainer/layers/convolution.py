@@ -112,6 +112,28 @@ class ForwardConvolution(PlanarConvolution):
         self.padding = _padding(padding, stride, self.DIMENSIONS)
 
 
+def convolved_1d(of: ForwardConvolution, planes: Tensor, filters: Tensor) -> Tensor:
+    """What these complex filters give of planes (N, 2 inputs, length), with everything else as the module has it."""
+    weight, bias = block_weight(filters, of.groups), bias_planes(of.bias)
+    grouped = group_planes(planes, of.groups)
+    output = nn.functional.conv1d(grouped, weight, None, of.stride, of.padding, of.dilation, of.groups)
+    ungrouped = ungroup_planes(output, of.groups)
+    return ungrouped if bias is None else ungrouped + bias[:, None]
+
+
+def convolved_2d(of: ForwardConvolution, planes: Tensor, filters: Tensor) -> Tensor:
+    """The same of planes (N, 2 inputs, height, width)."""
+    # A weight in channels_last makes the output so too, and on a CPU that is the faster format.
+    weight = block_weight(filters, of.groups).contiguous(memory_format=torch.channels_last)
+    grouped = group_planes(planes, of.groups)
+    bias = bias_planes(of.bias)
+    if of.groups == 1:
+        return nn.functional.conv2d(grouped, weight, bias, of.stride, of.padding, of.dilation)
+    output = nn.functional.conv2d(grouped, weight, None, of.stride, of.padding, of.dilation, of.groups)
+    ungrouped = ungroup_planes(output, of.groups)
+    return ungrouped if bias is None else ungrouped + bias[:, None, None]
+
+
 @final
 class PlanarConv1d(ForwardConvolution):
     """(N, 2 inputs, length) -> (N, 2 outputs, length'), float32 planes; zero padding."""
@@ -119,11 +141,7 @@ class PlanarConv1d(ForwardConvolution):
     DIMENSIONS: ClassVar[int] = 1
 
     def forward(self, planes: Tensor) -> Tensor:
-        weight, bias = block_weight(self.weight, self.groups), bias_planes(self.bias)
-        grouped = group_planes(planes, self.groups)
-        output = nn.functional.conv1d(grouped, weight, None, self.stride, self.padding, self.dilation, self.groups)
-        ungrouped = ungroup_planes(output, self.groups)
-        return ungrouped if bias is None else ungrouped + bias[:, None]
+        return convolved_1d(self, planes, self.weight)
 
 
 @final
@@ -133,15 +151,7 @@ class PlanarConv2d(ForwardConvolution):
     DIMENSIONS: ClassVar[int] = 2
 
     def forward(self, planes: Tensor) -> Tensor:
-        # A weight in channels_last makes the output so too, and on a CPU that is the faster format.
-        weight = block_weight(self.weight, self.groups).contiguous(memory_format=torch.channels_last)
-        grouped = group_planes(planes, self.groups)
-        bias = bias_planes(self.bias)
-        if self.groups == 1:
-            return nn.functional.conv2d(grouped, weight, bias, self.stride, self.padding, self.dilation)
-        output = nn.functional.conv2d(grouped, weight, None, self.stride, self.padding, self.dilation, self.groups)
-        ungrouped = ungroup_planes(output, self.groups)
-        return ungrouped if bias is None else ungrouped + bias[:, None, None]
+        return convolved_2d(self, planes, self.weight)
 
 
 @final

@@ -17,6 +17,7 @@ from zetadp.trainer.layers.norms import ComplexGroupNorm, ComplexInstanceNorm, C
 from zetadp.trainer.layers.planar_linear import PlanarLinear
 from zetadp.trainer.layers.planes import from_planes, to_planes
 from zetadp.trainer.layers.pooling import adaptive_average_pool, adaptive_max_pool, average_pool, max_pool
+from zetadp.trainer.layers.standardised import StandardisedPlanarConv1d, StandardisedPlanarConv2d
 from zetadp.trainer.specs.models.layer_numbers import Head
 from zetadp.trainer.specs.models.layer_spec import (
     Activation,
@@ -90,7 +91,10 @@ def complex_convolution(layer: Convolution | TransposedConvolution, shape: Shape
     sizes = (shape[0], layer.outputs, layer.kernel, stream)
     if isinstance(layer, TransposedConvolution):
         return PlanarConvTranspose2d(*sizes, stride=layer.stride, padding=layer.padding, bias=layer.bias)
-    kind = PlanarConv1d if len(shape) == 2 else PlanarConv2d
+    if layer.standardised:
+        kind = StandardisedPlanarConv1d if len(shape) == 2 else StandardisedPlanarConv2d
+    else:
+        kind = PlanarConv1d if len(shape) == 2 else PlanarConv2d
     return kind(*sizes, stride=layer.stride, padding=layer.padding, dilation=layer.dilation, groups=layer.groups, bias=layer.bias)
 
 

@@ -14,6 +14,7 @@ from torch.nn.utils import skip_init
 from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer.layers import REAL_ACTIVATIONS
 from zetadp.trainer.layers.pooling import equal_windows
+from zetadp.trainer.layers.standardised import StandardisedConv1d, StandardisedConv2d
 from zetadp.trainer.specs.models.layer_spec import (
     Activation,
     AdaptiveAveragePool,
@@ -47,7 +48,10 @@ def real_convolution(layer: Convolution | TransposedConvolution, shape: Shape, s
     if isinstance(layer, TransposedConvolution):
         module = skip_init(nn.ConvTranspose2d, *sizes, stride=layer.stride, padding=layer.padding, bias=layer.bias)
         return _filled(module, stream)
-    kind = nn.Conv1d if len(shape) == 2 else nn.Conv2d
+    if layer.standardised:
+        kind = StandardisedConv1d if len(shape) == 2 else StandardisedConv2d
+    else:
+        kind = nn.Conv1d if len(shape) == 2 else nn.Conv2d
     geometry = {"stride": layer.stride, "padding": layer.padding, "dilation": layer.dilation, "groups": layer.groups}
     return _filled(skip_init(kind, *sizes, **geometry, bias=layer.bias), stream)
 

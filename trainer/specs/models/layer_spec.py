@@ -2,6 +2,7 @@ r"""Layers as values: named in a spec, covered by a certificate's digest. Free o
 
 from __future__ import annotations
 
+import operator
 from typing import Annotated, Literal, Self, final
 
 from pydantic import Field, Strict, model_validator
@@ -48,7 +49,13 @@ class BlockCirculantLinear(Value):
 
 @final
 class Convolution(Value):
-    """Over one or two spatial axes, as many as the record has; zeros are padded on both sides."""
+    """Over one or two spatial axes, as many as the record has; zeros are padded on both sides.
+
+    Attributes:
+      standardised: each output channel's weights are applied less their mean and over their norm, as ``trainer.layers.standardised``
+        says; what is trained, clipped and noised are the weights before that. A record's gradient then has no rule of its own: each is
+        computed, and held, whole.
+    """
 
     kind: Literal["convolution"] = "convolution"
     outputs: Width
@@ -58,6 +65,8 @@ class Convolution(Value):
     dilation: Extent = 1
     groups: Width = 1
     bias: Flag = True
+    # Left out of JSON where false: most are not.
+    standardised: Flag = Field(default=False, exclude_if=operator.not_)
 
 
 @final

@@ -77,6 +77,7 @@ class WideResNet(NamedNetwork):
     Attributes:
       depth: 10, 16, 22, 28, ...
       widening: how many times 16, 32 and 64 channels the three stages have.
+      standardises: every convolution's filters are standardised (De et al. 2022).
     """
 
     kind: Literal["wide_resnet"] = "wide_resnet"
@@ -84,9 +85,10 @@ class WideResNet(NamedNetwork):
     numbers: Numbers
     depth: Width = 28
     widening: Width = 10
+    standardises: Flag = False
 
     def network(self) -> Sequential:
-        return wide_resnet(self.classes, self.depth, self.widening, self.numbers)
+        return wide_resnet(self.classes, self.depth, self.widening, self.numbers, standardises=self.standardises)
 
 
 @final

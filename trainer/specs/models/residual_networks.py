@@ -91,36 +91,47 @@ def resnext_29(
     return _classified(layers, classes, numbers)
 
 
-def wide_resnet(classes: int, depth: int, widening: int, numbers: Numbers = "real", *, norm: Norm = "group") -> Sequential:
+def wide_resnet(
+    classes: int, depth: int, widening: int, numbers: Numbers = "real", *, norm: Norm = "group", standardises: bool = False
+) -> Sequential:
     r"""Three stages of blocks that norm and activation begin, as many times wider: 28 and 10, or 16 and 4.
 
+    Args:
+      standardises: every convolution's filters are standardised, as De et al. 2022 do in private training.
     Raises:
       InvalidParameter: the depth isn't 6 n + 4.
     """
     if depth < 10 or (depth - 4) % 6:
         raise InvalidParameter("depth", "10, 16, 22, ...", depth)
-    layers: list[LayerSpec] = [Convolution(outputs=16, kernel=3, padding=1, bias=False)]
+    layers: list[LayerSpec] = [_filters(16, 3, standardises=standardises)]
     before = 16
     for stage in range(3):
         for block in range((depth - 4) // 6):
             channels, stride = 16 * 2**stage * widening, 2 if stage and not block else 1
             inner: tuple[PlainLayer, ...] = (
-                *(*_convolved(norm, channels, stride=stride), _active(numbers)),
-                Convolution(outputs=channels, kernel=3, padding=1, bias=False),
+                *(_filters(channels, 3, stride, standardises=standardises), _norm(norm), _active(numbers)),
+                _filters(channels, 3, standardises=standardises),
             )
             begin: tuple[PlainLayer, ...] = (_norm(norm), _active(numbers))
             if channels == before and stride == 1:
                 layers.append(Residual(layers=(*begin, *inner)))
             else:
                 # Where the shape changes the shortcut begins behind norm and activation.
-                layers += [*begin, Residual(layers=inner, shortcut=(Convolution(outputs=channels, kernel=1, stride=stride, bias=False),))]
+                shortcut = (_filters(channels, 1, stride, standardises=standardises),)
+                layers += [*begin, Residual(layers=inner, shortcut=shortcut)]
             before = channels
     return _classified([*layers, _norm(norm), _active(numbers)], classes, numbers)
 
 
 def _convolved(norm: Norm, channels: int, kernel: int = 3, stride: int = 1, groups: int = 1) -> tuple[PlainLayer, ...]:
-    convolution = Convolution(outputs=channels, kernel=kernel, stride=stride, padding=kernel // 2, groups=groups, bias=False)
-    return convolution, _norm(norm)
+    return _filters(channels, kernel, stride, groups), _norm(norm)
+
+
+def _filters(channels: int, kernel: int, stride: int = 1, groups: int = 1, *, standardises: bool = False) -> Convolution:
+    padding = kernel // 2
+    return Convolution(
+        outputs=channels, kernel=kernel, stride=stride, padding=padding, groups=groups, bias=False, standardised=standardises
+    )
 
 
 def _norm(norm: Norm) -> GroupNorm | ChannelAffine:

@@ -288,6 +288,8 @@ def _after_spatial(
         case Convolution():
             if channels % layer.groups or layer.outputs % layer.groups:
                 raise InvalidParameter(f"{name}.groups", f"a divisor of {channels} inputs and {layer.outputs} outputs", layer.groups)
+            if layer.standardised and channels // layer.groups * layer.kernel ** len(spatial) == 1:
+                raise InvalidParameter(f"{name}.standardised", "false where an output has a single weight, which less its mean is 0", True)
             reach = layer.dilation * (layer.kernel - 1) + 1
             sizes = [(size + 2 * layer.padding - reach) // layer.stride + 1 for size in spatial]
             channels = layer.outputs
