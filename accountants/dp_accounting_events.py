@@ -38,7 +38,7 @@ from zetadp.accountants.events import (
     leaves,
 )
 from zetadp.accountants.leaf import Leaf, Selection
-from zetadp.mechanisms import ComplexGaussian, Gaussian, GdpGuarantee, Laplace, Spectral, ZcdpGuarantee
+from zetadp.mechanisms import ComplexGaussian, ComplexLaplace, Gaussian, GdpGuarantee, Laplace, Spectral, ZcdpGuarantee
 from zetadp.mechanisms.base import Adjacency, PrivacyUnit, Sensitivity
 from zetadp.mechanisms.declared import DiscreteLaplace
 from zetadp.mechanisms.declared.base import Declared
@@ -333,7 +333,7 @@ def _noise(leaf: Leaf) -> library.DpEvent:
     match leaf.mechanism:
         case Gaussian(std=scale) | Spectral(std=scale):
             move, contribution = given.l2, given.l2_contribution
-        case Laplace(scale=scale):
+        case Laplace(scale=scale) | ComplexLaplace(scale=scale):
             move, contribution = given.l1, given.l1_contribution
         case ComplexGaussian():
             # Its noise may differ between directions, so only the distance of the pair determines C.
@@ -344,7 +344,7 @@ def _noise(leaf: Leaf) -> library.DpEvent:
     assert move is not None  # checked by each mechanism
     # There C bounds one unit's values, which is half of their difference; a Poisson sample's pair uses C itself.
     c = move if not replaced else 0.5 * move if leaf.is_whole or contribution is None else contribution
-    event = library.LaplaceDpEvent if isinstance(leaf.mechanism, Laplace) else library.GaussianDpEvent
+    event = library.LaplaceDpEvent if isinstance(leaf.mechanism, Laplace | ComplexLaplace) else library.GaussianDpEvent
     return event(scale / (leaf.group * c))
 
 

@@ -32,8 +32,8 @@ PAGE = Path(__file__).parent.parent / "docs" / "results.md"
 FIGURES = ("accuracy", "psnr")
 """What the page shows, the first that a recipe has."""
 
-FEW_STEPS = (2, 8)
-"""Of the two short runs that an estimate is made from."""
+FEW_STEPS, CLEARLY = 2, 1.5
+"""Steps of the shortest run that an estimate is made from, and how many times longer the other one must take."""
 
 ELSEWHERE = {"spof": "fitbit", "functional_mechanism": "fitbit", "dp_sgd_laplace": "fitbit", "obfuscation": "obfuscation"}
 """Algorithms that other benchmarks measure."""
@@ -124,9 +124,10 @@ def estimate(recipe: Recipe, kept: Kept, keep: Callable[[Kept], None]) -> None:
     assert isinstance(spec, NetworkTraining)
     if own["runs"] or "estimate" in own:
         return
-    few, more = FEW_STEPS
-    seconds = {steps: _seconds(spec, steps) for steps in FEW_STEPS}
-    own["estimate"] = seconds[few] + (spec.steps - few) * max(0.0, seconds[more] - seconds[few]) / (more - few)
+    more, shortest = 4 * FEW_STEPS, _seconds(spec, FEW_STEPS)
+    while (longer := _seconds(spec, more)) < CLEARLY * shortest and more < spec.steps:
+        more *= 4  # reading the data takes longer than these steps
+    own["estimate"] = shortest + (spec.steps - FEW_STEPS) * max(0.0, longer - shortest) / (more - FEW_STEPS)
     keep(kept)
 
 

@@ -22,6 +22,7 @@ from zetadp.mechanisms.base import (
     Value,
 )
 from zetadp.mechanisms.complex_gaussian import ComplexGaussian
+from zetadp.mechanisms.complex_laplace import ComplexLaplace
 from zetadp.mechanisms.declared import (
     DECLARED,
     AnyDeclared,
@@ -55,7 +56,9 @@ from zetadp.mechanisms.sampling.source import NoiseSource, NumpySource, RandomOr
 from zetadp.mechanisms.spectral import Spectral
 from zetadp.mechanisms.spof_coefficients import SpofCoefficients
 
-_Mechanism: TypeAlias = Gaussian | ComplexGaussian | Laplace | Spectral | LocalLaplace | LocalGaussian | DuchiLinf | SpofCoefficients
+_Mechanism: TypeAlias = (
+    Gaussian | ComplexGaussian | Laplace | ComplexLaplace | Spectral | LocalLaplace | LocalGaussian | DuchiLinf | SpofCoefficients
+)
 
 AnyMechanism = Annotated[_Mechanism, Field(discriminator="kind")]
 MECHANISMS: tuple[type[Mechanism], ...] = get_args(_Mechanism)
@@ -77,6 +80,7 @@ __all__ = [
     "BudgetExceeded",
     "CalibrationFailed",
     "ComplexGaussian",
+    "ComplexLaplace",
     "CostTooHigh",
     "DuchiLinf",
     "Facts",

@@ -28,6 +28,7 @@ TITLES = {
     "gaussian": "Gaussian noise",
     "complex_gaussian": "Complex Gaussian noise",
     "laplace": "Laplace noise",
+    "complex_laplace": "Complex Laplace noise",
     "spectral": "Spectral-DP: noise on low frequencies",
     "local_laplace": "Local Laplace: each record on its own",
     "local_gaussian": "Local Gaussian: each record on its own",

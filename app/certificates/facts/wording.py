@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Literal
 
-from zetadp.mechanisms import AnyMechanism, Assumption, DuchiLinf, Laplace, LocalLaplace, RandomOrigin, SpofCoefficients
+from zetadp.mechanisms import AnyMechanism, Assumption, ComplexLaplace, DuchiLinf, Laplace, LocalLaplace, RandomOrigin, SpofCoefficients
 
 POST_PROCESSING = (
     "the guarantee is stronger than the model needs: it holds for someone who sees every noisy gradient sum, of which the model is "
@@ -312,7 +312,7 @@ def _variates(mechanism: AnyMechanism) -> ArithmeticName:
     match mechanism:
         case DuchiLinf():
             return "compared_signs"
-        case Laplace() | LocalLaplace() | SpofCoefficients():
+        case Laplace() | ComplexLaplace() | LocalLaplace() | SpofCoefficients():
             return "exact_laplace"
         case _:
             return "exact_normal"

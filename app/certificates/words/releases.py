@@ -27,6 +27,7 @@ from zetadp.app.certificates.facts.decimals import exact
 from zetadp.mechanisms import (
     AnyMechanism,
     ComplexGaussian,
+    ComplexLaplace,
     DuchiLinf,
     Gaussian,
     InvalidParameter,
@@ -122,7 +123,7 @@ def noise_figures(mechanism: AnyMechanism) -> dict[str, str]:
             }
         case Gaussian() | Spectral() | LocalGaussian():
             return {"std": stds[0], "noise multiplier": exact(mechanism.noise_multiplier)}
-        case Laplace() | LocalLaplace() | SpofCoefficients():
+        case Laplace() | ComplexLaplace() | LocalLaplace() | SpofCoefficients():
             return {"Laplace scale": exact(mechanism.scale)}
         case DuchiLinf():
             return {"epsilon": exact(mechanism.epsilon)}

@@ -18,6 +18,7 @@ const DECLARED = {
 const WORDS = {
   gaussian: "Gaussian",
   complex_gaussian: "complex Gaussian",
+  complex_laplace: "complex Laplace",
   laplace: "Laplace",
   gumbel: "Gumbel",
   discrete_gaussian: "discrete Gaussian",
