@@ -35,8 +35,14 @@ FIGURES = ("accuracy", "psnr")
 FEW_STEPS, CLEARLY = 2, 1.5
 """Steps of the shortest run that an estimate is made from, and how many times longer the other one must take."""
 
-ELSEWHERE = {"spof": "fitbit", "functional_mechanism": "fitbit", "dp_sgd_laplace": "fitbit", "obfuscation": "obfuscation"}
-"""Algorithms that other benchmarks measure."""
+ELSEWHERE = {
+    "spof": "fitbit",
+    "functional_mechanism": "fitbit",
+    "dp_sgd_laplace": "fitbit",
+    "obfuscation": "obfuscation",
+    "_activations": "activations",
+}
+"""What other benchmarks measure: beginnings of algorithms, and an end of recipes' names."""
 
 
 INTRODUCTION = """\
@@ -76,8 +82,8 @@ Kept = dict[str, Results]
 
 def reason(recipe: Recipe) -> str | None:
     """Why a recipe has no figure here; None if it can be run."""
-    for algorithm, benchmark in ELSEWHERE.items():
-        if recipe.spec.algorithm.startswith(algorithm):
+    for beginning, benchmark in ELSEWHERE.items():
+        if recipe.spec.algorithm.startswith(beginning) or recipe.name.endswith(beginning):
             return f"measured by `python -m benchmarks.{benchmark}`"
     if not isinstance(recipe.spec, NetworkTraining):
         return "a comparison or release of its own form, which this page doesn't run"
@@ -227,16 +233,14 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--estimate", action="store_true")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    kept, reasons = read(FILE), {}
+    kept = read(FILE)
+    reasons = {recipe.name: why for recipe in RECIPES if (why := reason(recipe)) is not None}
 
     def keep(all_kept: Kept) -> None:
         write(FILE, all_kept)
 
     for recipe in RECIPES:
-        if (why := reason(recipe)) is not None:
-            reasons[recipe.name] = why
-            continue
-        if options.names and recipe.name not in options.names:
+        if recipe.name in reasons or (options.names and recipe.name not in options.names):
             continue
         try:
             if options.estimate:

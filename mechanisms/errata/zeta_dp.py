@@ -238,6 +238,8 @@ ROWS: tuple[Erratum, ...] = (
         proven="noise with density proportional to exp(-|z| / b) is circular and (Delta / b)-DP",
         why="||z - a| - |z - a'|| <= |a - a'|, so log densities differ by at most Delta / b. Elliptical Laplace distributions fail, but "
         "others don't.",
+        here="complex_laplace adds independent Laplace noise to both parts, which isn't circular, and is calibrated in the l1 norm of the "
+        "parts; the circular law's variance is compared in its proof, and it isn't drawn.",
     ),
     _row(
         row="Z22",
