@@ -25,7 +25,7 @@ from zetadp import accountants
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data import data_set_facts
 from zetadp.trainer.recipes import RECIPES, Recipe
-from zetadp.trainer.specs.network_training import NetworkTraining
+from zetadp.trainer.specs.network_training import NetworkTraining, NoEvaluation
 
 FILE = Path(__file__).with_name("results.json")
 PAGE = Path(__file__).parent.parent / "docs" / "results.md"
@@ -138,9 +138,9 @@ def estimate(recipe: Recipe, kept: Kept, keep: Callable[[Kept], None]) -> None:
 
 
 def _seconds(spec: NetworkTraining, steps: int) -> float:
-    """Processor seconds of a run of so many steps, with any noise: calibrating to a guarantee isn't timed."""
+    """Processor seconds of a run of so many steps, with any noise: neither calibrating to a guarantee nor evaluating is timed."""
     privacy = {**spec.privacy.model_dump(exclude={"epsilon"}), "noise_multiplier": 1.0}
-    shorter = type(spec).model_validate({**dict(spec), "privacy": privacy, "steps": steps})
+    shorter = type(spec).model_validate({**dict(spec), "privacy": privacy, "steps": steps, "evaluation": NoEvaluation()})
     start = time.process_time()
     private_run(shorter)
     return time.process_time() - start
@@ -173,7 +173,7 @@ def page(recipes: Iterable[Recipe], kept: Mapping[str, Results], reasons: Mappin
 def _not_yet(found: Results | None) -> str:
     if found is None or "estimate" not in found:
         return "not run yet"
-    return f"not run yet: a seed takes about {_time(found['estimate'])}, and ordinary training comes on top"
+    return f"not run yet: a seed takes about {_time(found['estimate'])} without evaluations, and ordinary training comes on top"
 
 
 def _steps(recipe: Recipe) -> str:

@@ -109,5 +109,5 @@ def test_the_page_of_results_has_a_figure_or_a_reason_for_every_recipe(tmp_path:
     figures = "0.260 +- 0.014 | 2.1 at 1e-05, one image | 0.500 +- 0.000 | 100 of 1000 | 4000 | 2 | 90 s |"
     assert lines["spectral_transfer_1"] == f"| `spectral_transfer_1` | 0.591 (Spectral-DP, Table 5) | {figures}"
     assert "not run: data.folder must be there" in lines["mri_decathlon"]
-    assert "| not run yet: a seed takes about 5.6 h, and ordinary training comes on top |" in lines["speech_commands"]
+    assert "| not run yet: a seed takes about 5.6 h without evaluations, and ordinary training comes on top |" in lines["speech_commands"]
     assert "| not run yet |" in lines["digits"]
