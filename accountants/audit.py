@@ -1,13 +1,15 @@
 r"""Lower bounds on epsilon from one run with canaries, and whether they contradict a claim. A lower bound, never a proof of privacy.
 
-Half of m canaries, chosen by fair coins, take part in a run; an observer of the outputs gives each canary a score, higher for "it took
-part". Two tests of a claimed trade-off function use the scores:
+Fair coins decide which of m canaries take part in a run; an observer of the outputs gives each canary a score, higher for "it took part".
+The bounds, each with what it assumes beside fair coins:
 
-* ``one_run_p_value`` computes how often this many guesses could be right. It assumes nothing but the claim and the coins.
-* ``quantile_test`` compares rates of false positives and false negatives with the claim as if scores were independent of each other,
-  which largely holds for canaries in orthogonal directions; it detects more.
+* ``lower_epsilon``: nothing. How often so many guesses can be right if the run is (epsilon, delta)-DP.
+* ``one_run_p_value`` of a profile: nothing; a whole claimed trade-off function is tested. ``lower_mu``: that it is a Gaussian pair's.
+* ``quantile_test`` and ``lower_mu_of_independent`` count false positives and negatives beyond cuts, with exact binomial tails: scores are
+  independent of each other. It detects the most. ``trainer.engine.gradients.marks`` has scores of which an honest run makes this true.
 
-Sources: Mahloujifar, Melis and Chaudhuri 2025, arXiv:2410.22235, Theorem 3.2; proofs/audit.md has the argument used here.
+Sources: Steinke, Nasr and Jagielski 2023, arXiv:2305.08846; Mahloujifar, Melis and Chaudhuri 2025, arXiv:2410.22235, Theorem 3.2;
+proofs/audit.md has the argument used here.
 """
 
 from __future__ import annotations
@@ -29,17 +31,18 @@ from zetadp.accountants.routes.closed.closed_form import GdpProfile
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.numerics import logspace
 
-GUESSED = (0.02, 0.1, 0.4, 1.0)
-"""Shares of the canaries that are guessed, the surest first; every answer includes a correction for trying several."""
+GUESSED = (100, 400, 1600)
+"""How many of the canaries are guessed, the surest first; every answer includes a correction for trying several."""
 
 QUANTILES = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98)
-"""Quantiles of all scores at which ``quantile_test`` cuts, also with a correction for trying several."""
+"""Quantiles of all scores at which ``at_quantiles`` cuts."""
 
 SMALLEST_P_VALUE = 1e-12
 _HALVINGS = 20
 _LINES = 128
 _SMALLEST_LOG_DELTA = -40.0
 _LARGEST_MU = 100.0
+_LARGEST_EPSILON = 50.0
 
 Rate = Callable[[float], float]
 """For a set of outputs: its probability with a canary -> the least probability without it, and vice versa; rising, convex."""
@@ -52,23 +55,32 @@ class Scores:
 
     Attributes:
       members: (m,), bool; which took part, by fair and independent coins.
-      values: (m,), float; higher for "it took part". Must be finite.
+      values: (m,), float; above 0 for "it took part", the further from 0 the surer. Must be finite.
+      cuts: values above one of these count as "it took part" in tests that assume independence; exact if fixed before the run.
     """
 
     members: NDArray[np.bool_]
     values: NDArray[np.float64]
+    cuts: tuple[float, ...]
 
     def __post_init__(self) -> None:
         if self.members.ndim != 1 or self.members.shape != self.values.shape or self.members.size < 2:
             raise InvalidParameter("scores", "as many as members, at least two", (self.members.shape, self.values.shape))
         if not np.isfinite(self.values).all():
             raise InvalidParameter("scores", "finite", int((~np.isfinite(self.values)).sum()))
+        if not self.cuts:
+            raise InvalidParameter("scores.cuts", "at least one", self.cuts)
 
     def right_guesses(self, guesses: int) -> int:
-        """The number of correct guesses among the surest ones: the guess is that the upper half took part and the lower half didn't."""
-        order = np.argsort(self.values, kind="stable")
-        lowest, highest = order[: guesses // 2], order[len(order) - (guesses - guesses // 2) :]
-        return int((~self.members[lowest]).sum() + self.members[highest].sum())
+        """The number of correct guesses among the surest ones."""
+        surest = np.argsort(-np.abs(self.values), kind="stable")[:guesses]
+        return int(((self.values > 0.0) == self.members)[surest].sum())
+
+
+def at_quantiles(members: NDArray[np.bool_], values: NDArray[np.float64]) -> Scores:
+    """Of values without a scale: their median counts as undecided, and cuts are their quantiles, which depend on all of them slightly."""
+    centred = values - np.median(values)
+    return Scores(members, centred, tuple(np.quantile(centred, QUANTILES).tolist()))
 
 
 @final
@@ -127,6 +139,12 @@ def gaussian_rate(mu: float) -> Rate:
     0.1587
     """
     return lambda probability: float(scipy.special.ndtr(scipy.special.ndtri(min(1.0, probability)) - mu))
+
+
+def line_rate(epsilon: float, delta: float) -> Rate:
+    """The rate of (epsilon, delta)-DP, of which nothing else is known."""
+    below, above = math.exp(-epsilon), math.exp(epsilon)
+    return lambda probability: max(0.0, below * (probability - delta), 1.0 - delta - above * (1.0 - probability))
 
 
 def one_run_p_value(canaries: int, guesses: int, right: int, rate: Rate, at_least: float = SMALLEST_P_VALUE) -> float:
@@ -193,24 +211,37 @@ def contradiction(scores: Scores, claim: PrivacyProfile) -> Contradiction:
     return Contradiction(min(1.0, one_run * len(counted)), _quantile_p_value(scores, claim))
 
 
+def lower_epsilon(scores: Scores, delta: float, error: float) -> float:
+    r"""A lower bound on the run's epsilon at ``delta``, except with probability ``error``; assumes nothing but the coins.
+
+    0 if the scores say nothing.
+    Source: proofs/audit.md, section 2, with the rate of one (epsilon, delta).
+    """
+    return _largest(_refuted(scores, lambda epsilon: line_rate(epsilon, delta), error), _LARGEST_EPSILON)
+
+
 def lower_mu(scores: Scores, error: float) -> float:
     r"""A lower bound on the run's mu, except with probability ``error``, if its trade-off is a Gaussian pair's; by ``one_run_p_value``.
 
     0 if the scores say nothing.
     """
+    return _largest(_refuted(scores, gaussian_rate, error), _LARGEST_MU)
+
+
+def _refuted(scores: Scores, rate: Callable[[float], Rate], error: float) -> Callable[[float], bool]:
+    """Whether the claim with this parameter is refuted by one of the numbers of guesses, each with its share of the error."""
     counted = [(guesses, scores.right_guesses(guesses)) for guesses in _guesses(scores)]
-    share = error / len(counted)
 
-    def is_refuted(mu: float) -> bool:
-        rate = gaussian_rate(mu)
-        return any(not is_possible(len(scores.members), guesses, right, rate, share) for guesses, right in counted)
+    def is_refuted(parameter: float) -> bool:
+        claimed, share = rate(parameter), error / len(counted)
+        return any(not is_possible(len(scores.members), guesses, right, claimed, share) for guesses, right in counted)
 
-    return _largest(is_refuted)
+    return is_refuted
 
 
 def lower_mu_of_independent(scores: Scores, error: float) -> float:
     """The same, assuming independent scores: max over cuts of Phi^-1(1 - false positives) - Phi^-1(false negatives)."""
-    bounds = [_rates_at(scores, quantile, error / (2 * len(QUANTILES))) for quantile in QUANTILES]
+    bounds = [_rates_at(scores, cut, error / (2 * len(scores.cuts))) for cut in scores.cuts]
     return max(0.0, *(float(scipy.special.ndtri(1.0 - alpha) - scipy.special.ndtri(beta)) for alpha, beta in bounds))
 
 
@@ -223,7 +254,7 @@ def _quantile_p_value(scores: Scores, claim: PrivacyProfile) -> float:
     """Least error probability at which some cut's rates are below the claimed trade-off, over all cuts."""
 
     def contradicts(error: float) -> bool:
-        bounds = [_rates_at(scores, quantile, error / (2 * len(QUANTILES))) for quantile in QUANTILES]
+        bounds = [_rates_at(scores, cut, error / (2 * len(scores.cuts))) for cut in scores.cuts]
         claimed = trade_off(claim, [alpha for alpha, _ in bounds])
         return any(beta < least for (_, beta), least in zip(bounds, claimed, strict=True))
 
@@ -238,9 +269,9 @@ def _quantile_p_value(scores: Scores, claim: PrivacyProfile) -> float:
     return math.exp(high)
 
 
-def _rates_at(scores: Scores, quantile: float, error: float) -> tuple[float, float]:
-    """Upper ends (Clopper and Pearson 1934) of false positives and false negatives, if scores above the quantile mean "took part"."""
-    above, members = scores.values > np.quantile(scores.values, quantile), scores.members
+def _rates_at(scores: Scores, cut: float, error: float) -> tuple[float, float]:
+    """Upper ends (Clopper and Pearson 1934) of false positives and false negatives, if scores above the cut mean "took part"."""
+    above, members = scores.values > cut, scores.members
     false_positives, false_negatives = int((above & ~members).sum()), int((~above & members).sum())
     return _upper(false_positives, int((~members).sum()), error), _upper(false_negatives, int(members.sum()), error)
 
@@ -251,16 +282,18 @@ def _upper(found: int, of: int, error: float) -> float:
 
 
 def _guesses(scores: Scores) -> Sequence[int]:
-    return sorted({max(2, round(share * len(scores.members))) for share in GUESSED})
+    return sorted({min(guesses, len(scores.members)) for guesses in GUESSED})
 
 
-def _largest(is_refuted: Callable[[float], bool]) -> float:
-    """The largest mu that is refuted, to a thousandth; 0 if none is."""
+def _largest(is_refuted: Callable[[float], bool], most: float) -> float:
+    """The largest parameter that is refuted, to a thousandth and at most ``most``; 0 if none is."""
     low, high = 0.0, 1.0
     if not is_refuted(1e-3):
         return 0.0
-    while is_refuted(high) and high < _LARGEST_MU:
-        low, high = high, 2.0 * high
+    while is_refuted(high):
+        if high >= most:
+            return most
+        low, high = high, min(most, 2.0 * high)
     while high - low > 1e-3:
         middle = 0.5 * (low + high)
         low, high = (middle, high) if is_refuted(middle) else (low, middle)

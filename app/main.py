@@ -63,6 +63,7 @@ from zetadp.mechanisms.conventions import NoiseStatement
 from zetadp.trainer import AnyTrainingSpec
 from zetadp.trainer.data import DataSpec
 from zetadp.trainer.specs.descent import GradientOptimizer, Optimizer, Schedule
+from zetadp.trainer.specs.findings.runs import AnyAudit
 from zetadp.trainer.specs.models.layer_spec import LayerSpec, PlainLayer
 from zetadp.trainer.specs.models.named_networks import ModelSpec
 from zetadp.trainer.specs.obfuscation.architectures import ProcessingLayer
@@ -85,6 +86,7 @@ Privacy accounting, noise calibration and private training, with certificates th
 
 OPENAPI, CERTIFICATE_SCHEMA = "/openapi.json", "/v1/certificates/schema"
 UNIONS: dict[str, object] = {
+    "AuditSpec": AnyAudit,
     "CalibrationParameter": Parameter,
     "CorrelationSpec": AnyNoise,
     "DataSetSource": Source,

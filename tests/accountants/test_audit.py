@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -10,13 +11,16 @@ from scipy.optimize import linprog
 from scipy.stats import binom, norm
 
 from tests.accountants.test_conversions import randomized_response
+from tests.selection import chosen
 from zetadp.accountants.audit import (
     ClaimedRate,
     Scores,
+    at_quantiles,
     contradiction,
     epsilon_of,
     gaussian_rate,
     is_possible,
+    lower_epsilon,
     lower_mu,
     lower_mu_of_independent,
     one_run_p_value,
@@ -29,7 +33,7 @@ def scores(mu: float, canaries: int, seed: int) -> Scores:
     """Of canaries that a Gaussian pair at distance mu separates."""
     generator = np.random.default_rng(seed)
     members = generator.random(canaries) < 0.5
-    return Scores(members, generator.normal(size=canaries) + mu * members)
+    return at_quantiles(members, generator.normal(size=canaries) + mu * members)
 
 
 @pytest.mark.parametrize("mu", [0.3, 1.0, 3.0])
@@ -91,6 +95,59 @@ def test_honest_runs_are_not_contradicted_and_lower_bounds_stay_below_the_truth(
     assert sum(lower_mu_of_independent(run, 0.05) > 1.0 for run in runs) <= 5
 
 
+Guessed = Callable[[np.random.Generator, np.ndarray], np.ndarray]
+
+
+def _tells_all(generator: np.random.Generator, members: np.ndarray) -> np.ndarray:
+    """(0, 0.04)-DP: with this probability all coins are told, otherwise nothing."""
+    told = 2.0 * members - 1.0
+    return told if generator.random() < 0.04 else generator.normal(size=len(members))
+
+
+def _answers(generator: np.random.Generator, members: np.ndarray) -> np.ndarray:
+    """1-DP: each coin by itself, by randomized response."""
+    return np.where(generator.random(len(members)) < 1.0 / (1.0 + math.exp(-1.0)), 2.0 * members - 1.0, 1.0 - 2.0 * members)
+
+
+def _answers_together(generator: np.random.Generator, members: np.ndarray) -> np.ndarray:
+    """1-DP: all coins, or all of them turned over."""
+    return (2.0 * members - 1.0) * (1.0 if generator.random() < 1.0 / (1.0 + math.exp(-1.0)) else -1.0)
+
+
+TRUTHS: dict[str, tuple[Guessed, float, float, float]] = {
+    "everything, rarely": (_tells_all, 0.0, 0.04, 0.05),
+    "randomized response": (_answers, 1.0, 1e-5, 0.2),
+    "one response for all": (_answers_together, 1.0, 1e-5, 0.74),
+}
+"""Epsilon and delta of what is told, and an error probability that the bound comes near to."""
+
+
+@pytest.mark.parametrize("runs", chosen([200, 4000], [200]))
+@pytest.mark.parametrize("name", TRUTHS)
+def test_the_bound_without_assumptions_is_above_the_truth_no_more_often_than_it_says(name: str, runs: int) -> None:
+    answered, epsilon, delta, error = TRUTHS[name]
+    above, generator = 0, np.random.default_rng(11)
+    for _ in range(runs):
+        members = generator.random(100) < 0.5
+        found = lower_epsilon(Scores(members, answered(generator, members), (0.0,)), delta, error)
+        above += found > epsilon
+    # One error in a thousand of the test itself, if the bound were wrong exactly as often as it may be.
+    assert above <= binom.ppf(0.999, runs, error)
+
+
+def test_the_bound_without_assumptions_is_half_of_what_is_true_with_thirty_thousand_clean_scores() -> None:
+    mu = 0.91
+    for seed in range(3):
+        generator = np.random.default_rng(seed)
+        members = generator.random(30_000) < 0.5
+        run = Scores(members, generator.normal(size=len(members)) + mu * (members - 0.5), (-1.0, 0.0, 1.0))
+        truth = epsilon_of(mu, 1e-5)
+        free = lower_epsilon(run, 1e-5, 0.05)
+        assert 0.5 * truth < free < truth
+        # Each assumption adds to it.
+        assert free < epsilon_of(lower_mu(run, 0.05), 1e-5) < epsilon_of(lower_mu_of_independent(run, 0.05), 1e-5) < truth
+
+
 @pytest.mark.parametrize("mu", [0.5, 1.0, 2.0])
 def test_half_the_noise_is_found(mu: float) -> None:
     for seed in range(10):
@@ -101,7 +158,7 @@ def test_half_the_noise_is_found(mu: float) -> None:
 
 def test_a_run_that_tells_everything_contradicts_every_claim_by_one_run_alone() -> None:
     members = np.random.default_rng(0).random(1000) < 0.5
-    told = Scores(members, members.astype(np.float64))
+    told = at_quantiles(members, members.astype(np.float64))
     assert contradiction(told, GdpProfile(1.0, ())).one_run < 1e-3
     assert lower_mu(told, 0.05) > 1.5
 
@@ -121,7 +178,12 @@ def test_epsilon_of_a_gaussian_pair() -> None:
 )
 def test_bad_scores_are_refused(members: np.ndarray, values: np.ndarray, told: str) -> None:
     with pytest.raises(InvalidParameter, match=told):
-        Scores(members, values)
+        Scores(members, values, (0.0,))
+
+
+def test_scores_without_cuts_are_refused() -> None:
+    with pytest.raises(InvalidParameter, match="cuts must be at least one"):
+        Scores(np.ones(3, dtype=np.bool_), np.zeros(3), ())
 
 
 @pytest.mark.parametrize(("canaries", "guesses", "right"), [(10, 11, 5), (10, 5, 6), (10, 0, 0), (10, 5, -1)])

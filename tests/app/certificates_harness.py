@@ -176,11 +176,13 @@ def forged(envelope: bytes, settings: Settings, change: Callable[[dict[str, dict
 
 
 CANARIES: dict[str, object] = {
+    "kind": "canaries",
     "canaries": 500,
     "members": 260,
     "one_run_p_value": "1.0",
     "independent_p_value": "0.25",
     "epsilon_lower": "0.5",
+    "epsilon_lower_if_gaussian": "0.75",
     "epsilon_lower_if_independent": "1.25",
     "confidence": "0.95",
 }

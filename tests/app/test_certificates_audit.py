@@ -20,11 +20,13 @@ from zetadp.trainer.specs.report import RunReport
 NOISE = {"status": "consistent", "numbers": 100_000}
 SAMPLES = {"status": "consistent", "samples": 40}
 FOUND = {
+    "kind": "canaries",
     "canaries": 500,
     "members": 260,
     "one_run_p_value": 1.0,
     "independent_p_value": 0.25,
     "epsilon_lower": 0.5,
+    "epsilon_lower_if_gaussian": 0.75,
     "epsilon_lower_if_independent": 1.25,
     "status": "consistent",
 }
@@ -50,12 +52,20 @@ def test_findings_are_stated_and_called_a_lower_bound(certificate: bytes, keys: 
     assert stated.canaries == CanaryFacts.model_validate(CANARIES)
     text = " ".join(describe(read(certificate)).split())
     assert "nothing released was found to distinguish which of 500 made-up records took part better than the guarantee allows" in text
-    assert "epsilon is at least 0.5 with 95% confidence, at least 1.25 if their scores are independent" in text
+    assert "epsilon is at least 0.5 with 95% confidence whatever the code did with them" in text
+    assert "at least 0.75 for a Gaussian trade-off, at least 1.25 if their scores are independent as well" in text
     assert "a lower bound, not a proof" in text
     assert "no test of the drawn noise, 100000 numbers of it, found another scale in a component than is claimed" in text
     assert "a release that repeats the one before or its own first half" in text
     assert "no test of 40 samples, of their sizes, turns of units or overlaps as far as their kind has them, found other draws" in text
     assert "publishing what was found of noise and samples as well adds at most 1e-17 (1 + e^epsilon) to delta" in text
+
+
+def test_marks_are_said_to_be_no_records(folder: Path, settings: Settings, keys: PublicKeySet) -> None:
+    envelope = issue_certificate(audited(folder / "marks", asked=ASKED | {"kind": "marks"}, audit=FOUND | {"kind": "marks"}), settings)
+    assert verify(envelope, keys, None).verdict == "valid"
+    text = " ".join(describe(read(envelope)).split())
+    assert "which of 500 made-up units (each with a number of its own, where nobody's gradient is) took part" in text
 
 
 def test_without_canaries_the_noise_alone_is_spoken_of(folder: Path, settings: Settings, keys: PublicKeySet) -> None:

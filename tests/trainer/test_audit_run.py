@@ -252,6 +252,60 @@ def test_noise_on_the_real_parts_alone_is_found(tmp_path: Path, monkeypatch: pyt
     assert report.noise_test.status == "violated"
 
 
+MARKS = {"kind": "marks", "canaries": 30_000}
+ADAPTIVE = {"kind": "adaptive", "quantile": 0.5, "learning_rate": 0.2, "count_share": 0.1}
+SURE = {"expected_batch_size": 700, "noise_multiplier": 8.0, "audit": MARKS}
+MARKED: dict[str, tuple[Algorithm, dict[str, Any]]] = {
+    "poisson": (ZetaDpSgd, SURE),
+    "adaptive": (ZetaDpSgd, SURE | {"clipping": ADAPTIVE}),
+    "allocation": (ZetaDpSgd, {"audit": MARKS} | SAMPLERS["allocation"]),
+    "cyclic": (ZetaDpSgd, {"audit": MARKS} | SAMPLERS["cyclic"]),
+    "federated": (FederatedZetaDpSgd, {"audit": MARKS, "expected_batch_size": 160}),
+}
+
+
+@pytest.mark.parametrize("name", chosen(MARKED, ["poisson", "cyclic"]))
+def test_marks_show_half_of_what_is_proved_without_any_assumption(name: str, tmp_path: Path) -> None:
+    kind, changes = MARKED[name]
+    report = run(audited(kind, **changes), tmp_path)
+    proven = accountants.profile(report.event).epsilon_upper(1e-5)
+    assert report.audit is not None
+    assert report.noise_test is not None
+    assert report.sample_test is not None
+    assert report.audit.status == report.noise_test.status == report.sample_test.status == "consistent"
+    assert (report.audit.kind, report.audit.canaries) == ("marks", 30_000)
+    found = [report.audit.epsilon_lower, report.audit.epsilon_lower_if_gaussian, report.audit.epsilon_lower_if_independent]
+    assert 0.5 * proven < found[0]
+    assert found == sorted(found)
+    assert found[-1] < proven
+
+
+BROKEN: dict[str, tuple[Any, str, Any]] = {
+    "half the noise": (releasing, "release", half_the_noise),
+    "noise on real parts": (releasing, "release", noise_on_real_parts),
+    "no clipping": (clipping, "_factors", unclipped),
+}
+
+
+@pytest.mark.parametrize("name", chosen(BROKEN, ["half the noise", "no clipping"]))
+def test_what_is_wrong_is_found_by_marks_alone(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, attribute, broken = BROKEN[name]
+    monkeypatch.setattr(place, attribute, broken)
+    monkeypatch.setattr(training, "check_contributions", lambda *_: None)
+    report = run(audited(**SURE), tmp_path)
+    assert report.audit is not None
+    assert report.audit.status == "violated"
+    assert report.audit.epsilon_lower_if_independent > accountants.profile(report.event).epsilon_upper(1e-5)
+
+
+@pytest.mark.parametrize(
+    "changes", [SAMPLERS["fixed size"], SAMPLERS["bands"], {"sampling": {"kind": "truncated_poisson", "largest_batch": 200}}]
+)
+def test_marks_are_refused_where_they_would_crowd_samples_or_noise_is_correlated(changes: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParameter, match="audit must be"):
+        audited(audit=MARKS, **changes).plan()
+
+
 @pytest.mark.slow
 def test_a_run_taken_up_again_keeps_coins_and_scores(tmp_path: Path) -> None:
     spec = audited()

@@ -19,6 +19,7 @@ from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer.engine.finite import all_finite
 from zetadp.trainer.engine.gradients.canaries import Canaries
+from zetadp.trainer.engine.gradients.marks import Marks
 from zetadp.trainer.engine.gradients.sample_watch import SampleWatch
 from zetadp.trainer.engine.gradients.sampling import SiteSampler
 from zetadp.trainer.engine.gradients.spectral_vector import Spectra
@@ -62,7 +63,7 @@ class TrainingState:
       parameters: (coordinates,), float32, or float64 where the network is.
       optimizer: the optimizer's tensors, by name.
       bound: the bound that the next step clips to.
-      canaries: what is known about the canaries, where the run is audited; see ``Canaries``.
+      canaries: what is known about the canaries or marks, where the run is audited; see ``Canaries`` and ``Marks``.
     """
 
     step: int
@@ -104,7 +105,7 @@ class PrivateLoop:
       draws_masks: whether the network draws from torch's own generator.
       spectra: the released coordinates that ``clipped`` sums, if they aren't the parameters themselves.
       watch: sees the noise of every release.
-      canaries: the canaries that audit the run; None for no audit.
+      canaries, marks: that audit the run, at most one of the two; None for no audit.
     """
 
     clipped: ClippedSums
@@ -118,6 +119,7 @@ class PrivateLoop:
     spectra: Spectra | None = None
     watch: NoiseWatch | None = None
     canaries: Canaries | None = None
+    marks: Marks | None = None
 
     def check_sites(self) -> None:
         """Raises InvalidParameter if the plan is for other numbers of units."""
@@ -150,6 +152,7 @@ class PrivateLoop:
         if strategy is None:
             return None
         assert not isinstance(mechanism, Laplace)  # checked by the plan
+        assert self.marks is None  # by the spec: no score reads numbers whose noise is correlated
         numbers = releasing.numbers(self.plan.clipping, self._coordinates)
         match strategy:
             case BandedStrategy():
@@ -177,7 +180,8 @@ class PrivateLoop:
             return replace(state, step=step)
         if self.canaries is not None:
             self.canaries.prepare(step)
-        return self.advanced(state, self._arrived(state))
+        arrived, seen = self._arrived(state)
+        return self.advanced(replace(state, canaries=seen), arrived)
 
     def advanced(self, state: TrainingState, arrived: Tensor) -> TrainingState:
         """The state after the step in which the sum of the sites' released vectors was ``arrived``, which is overwritten."""
@@ -197,12 +201,16 @@ class PrivateLoop:
         at, along = self.layout.unflatten(state.parameters), self.layout.unflatten(values)
         return self.canaries.observe(state.canaries, at, along, state.bound)
 
-    def _arrived(self, state: TrainingState) -> Tensor:
-        """The sum of the released vectors that arrived at the server, in newly allocated memory."""
-        parameters = self.layout.unflatten(state.parameters)
+    def _arrived(self, state: TrainingState) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """The sum of the released vectors that arrived at the server, in newly allocated memory, and what is known of audited units."""
+        parameters, seen = self.layout.unflatten(state.parameters), state.canaries
         arrived: Tensor | None = None
         for number in range(len(self.sites)):
             released = self.released(state, parameters, number)
+            if self.marks is not None:
+                # Marks are at the first site; all sites' releases are as long, so that their noise can be compared.
+                released, marked = released[: -self.marks.count], released[-self.marks.count :]
+                seen = self.marks.observe(seen, marked, state.step + 1) if number == 0 else seen
             if self.deliver is arrives:
                 update = released
             else:
@@ -212,8 +220,8 @@ class PrivateLoop:
             if update is not None:
                 arrived = update if arrived is None else arrived.add_(update)
         if arrived is not None:
-            return arrived
-        return self.silence(state)
+            return arrived, seen
+        return self.silence(state), seen
 
     def silence(self, state: TrainingState) -> Tensor:
         """What arrives in a round in which no site sends anything."""
@@ -225,7 +233,11 @@ class PrivateLoop:
         # An empty sample is treated the same way: a skipped release would reveal that nobody was sampled.
         stream = site.randomness.sampling(step)
         units, sampler = self._units(state, site), self._samplers[place]
-        drawn = sampler.sample(step, units, stream)
+        drawn, marked = sampler.sample(step, units, stream), None
+        if self.marks is not None:
+            drawn, marked = self.marks.split(drawn)
+            # They are sampled as everybody is; the test of samples would see less of the others among so many.
+            units = site.units
         self.samples.see(place, step, sampler.whole(drawn), partial(sampler.among, step, units))
         with _fresh_masks(stream, drawn.device) if self.draws_masks else nullcontext():
             clipped = self.clipped.sum(parameters, drawn, state.bound)
@@ -235,6 +247,8 @@ class PrivateLoop:
         vector = query.to(dtype) if self.team.size == 1 else self.team.sum(query.double())
         if self.team.rank:
             return self.team.sum(torch.zeros_like(vector))
+        if self.marks is not None and marked is not None:
+            vector = self.marks.followed(vector, marked)
         if self._correlated is not None:
             vector = self._correlated.encoded(step, vector)
         if self._may_be_held:
@@ -245,10 +259,12 @@ class PrivateLoop:
         return self.team.sum(released if self._correlated is None else self._correlated.decoded(released))
 
     def _units(self, state: TrainingState, site: Site) -> Tensor:
-        """The units to sample among: the site's own, and at the first site also the canaries that take part."""
-        if self.canaries is None or site is not self.sites[0]:
+        """The units to sample among: the site's own, and at the first site also the canaries or marks that take part."""
+        if site is not self.sites[0]:
             return site.units
-        return torch.cat((site.units, self.canaries.members(state.canaries)))
+        if self.marks is not None:
+            return torch.cat((site.units, self.marks.units(state.canaries, site.units.device)))
+        return site.units if self.canaries is None else torch.cat((site.units, self.canaries.members(state.canaries)))
 
     def released_dtype(self, state: TrainingState) -> torch.dtype:
         """The type of a released vector."""

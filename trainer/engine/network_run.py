@@ -19,6 +19,7 @@ from zetadp.trainer.engine.gradients.augmented import with_variants
 from zetadp.trainer.engine.gradients.canaries import Canaries, scores_of, with_canaries
 from zetadp.trainer.engine.gradients.clipping import ClippedGradients
 from zetadp.trainer.engine.gradients.contributions import check_contributions
+from zetadp.trainer.engine.gradients.marks import Marks, marked_scores
 from zetadp.trainer.engine.gradients.problem import Problem
 from zetadp.trainer.engine.loaded_network import LoadedNetwork, records_of
 from zetadp.trainer.engine.loop import PrivateLoop, Site, TrainingState
@@ -81,23 +82,26 @@ class NoisyGradients:
         keys = partial(_keys, data, None if members is None else data.training_users)
         places, groups = self.places(problem.units, keys), groups_of(plan.sampling, keys)
         first = problem.units
-        if spec.audit is not None:
+        if spec.audit is not None and spec.audit.kind == "canaries":
             problem = with_canaries(problem, spec.audit.canaries, plan.clipping.bound, facts.classes)
         clipped = ClippedGradients(
             problem, plan.clipping, setting.runtime.microbatch_size, plan.projection, plan.sampling.expected_batch_size
         )
         setting.runtime.check_probe(keeps_its_bits=clipped.settle())
-        canaries = None if spec.audit is None else Canaries(problem, clipped, first, facts.classes)
-        if canaries is not None and isinstance(plan.sampling, CyclicPoissonSampling):
+        auditing: Canaries | Marks | None = None
+        if spec.audit is not None:
+            by_records = spec.audit.kind == "canaries"
+            auditing = Canaries(problem, clipped, first, facts.classes) if by_records else Marks(plan, first, spec.audit.canaries)
+        if auditing is not None and isinstance(plan.sampling, CyclicPoissonSampling):
             assert groups is not None  # of that sampling
-            # Canaries take turns too; nobody else's group depends on them.
-            groups = torch.cat((groups, torch.arange(canaries.count) % plan.sampling.groups))
+            # Made-up units take turns too; nobody else's group depends on them.
+            groups = torch.cat((groups, torch.arange(auditing.count) % plan.sampling.groups))
         groups = None if groups is None else groups.to(device)
         sites = tuple(
             Site(units.to(device), self.randomness(spec.seed, number, setting.team), groups) for number, units in enumerate(places)
         )
         content = partial(_model, loaded, architecture(spec, spec.model, facts))
-        return PreparedNetwork(spec, plan, setting, loaded, clipped, canaries, sites, Descent.of(spec, plan), content)
+        return PreparedNetwork(spec, plan, setting, loaded, clipped, auditing, sites, Descent.of(spec, plan), content)
 
 
 def _keys(data: DataSet | DataSetOnDisk, users: Keys | None) -> Keys:
@@ -163,6 +167,7 @@ class PreparedNetwork(PreparedRun):
 
     Args:
       clipped: sums over the units of ``loaded``'s records, and canaries where there are any.
+      auditing: the made-up units that audit the run.
       optimization: makes use of the released gradients.
       content: of the model file.
     """
@@ -174,14 +179,14 @@ class PreparedNetwork(PreparedRun):
         setting: Setting,
         loaded: LoadedNetwork,
         clipped: ClippedGradients,
-        canaries: Canaries | None,
+        auditing: Canaries | Marks | None,
         sites: Sequence[Site],
         optimization: Optimization,
         content: Callable[[TrainingState], Model],
     ) -> None:
         self._optimization, self._content = optimization, content
         self._spec, self._plan, self._setting, self._loaded = spec, plan, setting, loaded
-        self._clipped, self._canaries = clipped, canaries
+        self._clipped, self._auditing = clipped, auditing
         self._origin = sites[0].randomness.origin
         # A single site's next noise is drawn during its step. For a federation this would hold every node's noise at once.
         is_ahead = len(sites) == 1 and not sites[0].randomness.binds_noise
@@ -197,7 +202,8 @@ class PreparedNetwork(PreparedRun):
             draws_masks=clipped.is_random,
             spectra=clipped.spectra,
             watch=self._watch,
-            canaries=canaries,
+            canaries=auditing if isinstance(auditing, Canaries) else None,
+            marks=auditing if isinstance(auditing, Marks) else None,
         )
         self._loop.check_sites()
         self._loop.check_noise()
@@ -231,7 +237,7 @@ class PreparedNetwork(PreparedRun):
         parameters = self._loaded.layout.flatten(dict(self._loaded.network.named_parameters())).to(device)
         # Every process draws initial weights; all start from those of the first process.
         parameters = team.sum(parameters if team.rank == 0 else torch.zeros_like(parameters))
-        canaries = {} if self._canaries is None else self._canaries.begin(stream_of(self._spec, "coins of the canaries"))
+        canaries = {} if self._auditing is None else self._auditing.begin(stream_of(self._spec, "coins of the canaries"))
         return TrainingState(0, parameters, self._optimization.initial(parameters), self._plan.clipping.bound, canaries)
 
     def begin(self, start: TrainingState) -> None:
@@ -257,8 +263,11 @@ class PreparedNetwork(PreparedRun):
     def finish(self, state: TrainingState) -> Ending:
         plan, audit = self._plan, None
         noise_test = self._watch.findings(self._setting.team, self._setting.device)
-        if self._canaries is not None:
-            audit = findings_of(scores_of(state.canaries), accountants.profile(plan.event), plan.delta)
+        if self._auditing is not None:
+            of_records = isinstance(self._auditing, Canaries)
+            scores = scores_of(state.canaries) if of_records else marked_scores(state.canaries)
+            claim = accountants.profile(plan.event)
+            audit = findings_of("canaries" if of_records else "marks", scores, claim, plan.delta)
         sample_test = self._loop.samples.findings(self._setting.team, self._setting.device)
         return Ending(self._origin, GENERATOR, self._loaded.layout.real_parameters, noise_test, sample_test, audit)
 

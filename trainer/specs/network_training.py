@@ -26,7 +26,7 @@ from zetadp.trainer.specs.execution_plan import (
     PrivateEvaluation,
     clipped_sensitivity,
 )
-from zetadp.trainer.specs.findings.runs import CanaryAudit
+from zetadp.trainer.specs.findings.runs import AnyAudit
 from zetadp.trainer.specs.models.model_spec import Sequential
 from zetadp.trainer.specs.models.named_networks import ModelSpec, given_weights_of
 from zetadp.trainer.specs.models.shapes import check_model
@@ -138,12 +138,17 @@ class SampledTraining(TrainingSpec, ABC):
     declared_units: PositiveInt | None = None
     evaluation: Annotated[NoEvaluation | PublicHeldOut | PrivateAccuracy, Field(discriminator="kind")] = NoEvaluation()
     # Left out of JSON where absent: most runs have none.
-    audit: CanaryAudit | None = Field(default=None, exclude_if=is_absent)
+    audit: AnyAudit | None = Field(default=None, exclude_if=is_absent)
 
     def planned_sampling(self, units: int, *, is_declared: bool) -> OnePlaceSampling | FederatedSampling:
         """How a step's sample is drawn from this many units. Raises InvalidParameter if it can't be."""
         if self.audit is not None and self.sampling.kind == "truncated_poisson":
             raise InvalidParameter("audit", "absent with truncated_poisson samples, which canaries would crowd", self.audit.canaries)
+        if self.audit is not None and self.audit.kind == "marks":
+            if self.sampling.kind == "fixed_size":
+                raise InvalidParameter("audit", "canaries with samples of a fixed size, which marks would crowd", self.audit.kind)
+            if self.noise.kind != "independent":
+                raise InvalidParameter("audit", "canaries with correlated noise", self.audit.kind)
         return self.sampling.planned(units, self.expected_batch_size, self.privacy.adjacency, is_declared=is_declared)
 
     @abstractmethod

@@ -3,7 +3,7 @@ r"""What a certificate says about the attacks that were tried on its own run: a 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, final
+from typing import Annotated, Literal, final
 
 from pydantic import Field
 
@@ -21,6 +21,8 @@ NOISE_TESTED = (
     "tests find gross faults alone"
 )
 
+MADE_UP = {"canaries": "made-up records", "marks": "made-up units (each with a number of its own, where nobody's gradient is)"}
+
 SAMPLES_TESTED = (
     "; no test of {} samples, of their sizes, turns of units or overlaps as far as their kind has them, found other draws than are stated"
 )
@@ -37,16 +39,20 @@ class CanaryFacts(Value):
     r"""The canaries' findings; see ``trainer.specs.findings.runs.CanaryFindings``.
 
     Attributes:
+      kind: whether they are made-up records, whose gradients are the network's, or marks, each with a number of its own.
       canaries, members: made-up units, and how many of them took part.
       one_run_p_value, independent_p_value: of the scores under the claim; the second takes scores for independent.
-      epsilon_lower, epsilon_lower_if_independent: at the certificate's delta, for a Gaussian trade-off, with this ``confidence``.
+      epsilon_lower: at the certificate's delta, with this ``confidence``; assumes only that coins are fair.
+      epsilon_lower_if_gaussian: the same for a Gaussian trade-off; ``epsilon_lower_if_independent``: for independent scores as well.
     """
 
+    kind: Literal["canaries", "marks"]
     canaries: Count
     members: Annotated[int, Field(strict=True, ge=0)]
     one_run_p_value: DecimalText
     independent_p_value: DecimalText
     epsilon_lower: DecimalText
+    epsilon_lower_if_gaussian: DecimalText
     epsilon_lower_if_independent: DecimalText
     confidence: DecimalText
 
@@ -68,11 +74,13 @@ def canary_facts(found: CanaryFindings | None) -> CanaryFacts | None:
     if found is None:
         return None
     return CanaryFacts(
+        kind=found.kind,
         canaries=found.canaries,
         members=found.members,
         one_run_p_value=exact(found.one_run_p_value),
         independent_p_value=exact(found.independent_p_value),
         epsilon_lower=lower(found.epsilon_lower),
+        epsilon_lower_if_gaussian=lower(found.epsilon_lower_if_gaussian),
         epsilon_lower_if_independent=lower(found.epsilon_lower_if_independent),
         confidence=exact(CONFIDENCE),
     )
@@ -86,10 +94,10 @@ def audit_in_words(noise_numbers: int | None, samples: int | None, canaries: Can
     if canaries is None:
         return NOT_RUN + tested
     return (
-        f"consistent: nothing released was found to distinguish which of {canaries.canaries} made-up records took part better than the "
-        f"guarantee allows; epsilon is at least {canaries.epsilon_lower} with {_percent(canaries)} confidence, at least "
-        f"{canaries.epsilon_lower_if_independent} if their scores are independent, for a Gaussian trade-off; "
-        f"a lower bound, not a proof{tested}"
+        f"consistent: nothing released was found to distinguish which of {canaries.canaries} {MADE_UP[canaries.kind]} took part better "
+        f"than the guarantee allows; epsilon is at least {canaries.epsilon_lower} with {_percent(canaries)} confidence whatever the code "
+        f"did with them, at least {canaries.epsilon_lower_if_gaussian} for a Gaussian trade-off, at least "
+        f"{canaries.epsilon_lower_if_independent} if their scores are independent as well; a lower bound, not a proof{tested}"
     )
 
 

@@ -142,6 +142,6 @@ def _violations(report: RunReport) -> Iterator[str]:
     if report.audit is not None and report.audit.status == "violated":
         found = report.audit
         yield (
-            f"canaries: scores like theirs have a probability of at most {found.one_run_p_value:.2g} under the claim, "
+            f"{found.kind}: scores like theirs have a probability of at most {found.one_run_p_value:.2g} under the claim, "
             f"or {found.independent_p_value:.2g} if they are independent"
         )

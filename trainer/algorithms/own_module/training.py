@@ -20,6 +20,7 @@ from zetadp.trainer.engine.gradients.canaries import Canaries, with_canaries
 from zetadp.trainer.engine.gradients.clipping import ClippedGradients
 from zetadp.trainer.engine.gradients.inputs import Inputs
 from zetadp.trainer.engine.gradients.lazy_rows import LazyRows
+from zetadp.trainer.engine.gradients.marks import Marks
 from zetadp.trainer.engine.gradients.probe import made_up_features, mode
 from zetadp.trainer.engine.gradients.problem import Problem
 from zetadp.trainer.engine.loaded_network import LoadedNetwork
@@ -74,22 +75,25 @@ class OwnTraining:
             assert spec.records_per_user is not None  # the plan is for users
             members = members_of(np.unique(np.asarray(self.users), return_inverse=True)[1], spec.records_per_user).to(setting.device)
         problem = Problem(self.module, self.losses, features, targets, members)
-        first, classes = problem.units, None if spec.audit is None else _classes(problem)
-        if spec.audit is not None:
+        by_records = spec.audit is not None and spec.audit.kind == "canaries"
+        first, classes = problem.units, _classes(problem) if by_records else None
+        if spec.audit is not None and by_records:
             problem = _with_canaries(problem, spec.audit.canaries, plan.clipping.bound, classes)
         clipped = ClippedGradients(
             problem, plan.clipping, setting.runtime.microbatch_size, plan.projection, plan.sampling.expected_batch_size
         )
         setting.runtime.check_probe(keeps_its_bits=clipped.settle())
         layout = ParameterLayout.of(self.module)
-        canaries = None if spec.audit is None else Canaries(problem, clipped, first, classes)
+        auditing: Canaries | Marks | None = None
+        if spec.audit is not None:
+            auditing = Canaries(problem, clipped, first, classes) if by_records else Marks(plan, first, spec.audit.canaries)
         held_out = HeldOutRecords(self.module, layout, *self.held)
         start = TrainingState(0, layout.flatten(dict(self.module.named_parameters())), {}, plan.clipping.bound)
         check_evaluation(held_out, start, spec.held_out, self.held[1])
         loaded = LoadedNetwork(nn.Sequential(), self.module, layout, features, targets, held_out)
         site = Site(torch.arange(first, device=setting.device), randomness_of(spec.seed, 0, setting.team))
         content = partial(_model, self.module, layout, spec)
-        return PreparedNetwork(spec, plan, setting, loaded, clipped, canaries, (site,), self.optimization, content)
+        return PreparedNetwork(spec, plan, setting, loaded, clipped, auditing, (site,), self.optimization, content)
 
 
 def _classes(problem: Problem) -> int | None:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call  # pyright: ignore[reportPrivateImportUsage]
 
-from zetadp.accountants.audit import Scores
+from zetadp.accountants.audit import Scores, at_quantiles
 from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer.engine.gradients.clipping import ClippedGradients
 from zetadp.trainer.engine.gradients.lazy_rows import LazyRows
@@ -110,7 +110,7 @@ class Canaries:
 
 def scores_of(state: Mapping[str, Tensor]) -> Scores:
     """What has been learned about the canaries, in the form that audits read."""
-    return Scores(state[MEMBERS].numpy(), state[SCORES].numpy())
+    return at_quantiles(state[MEMBERS].numpy(), state[SCORES].numpy())
 
 
 def with_canaries(problem: Problem, count: int, bound: float, classes: int | None) -> Problem:

@@ -291,6 +291,11 @@ def _column(values: Sequence[float], like: Tensor) -> Tensor:
     return torch.tensor(values, dtype=torch.float64).to(like.device, like.dtype)[:, None]
 
 
+def scaled_down(lengths: Tensor, bound: float) -> Tensor:
+    """What clipping to ``bound`` leaves of gradients with these norms: a margin less than the bound where they are longer."""
+    return lengths * _factors(lengths, AIM * bound)
+
+
 def _factors(norms: Tensor, aims: float | Tensor) -> Tensor:
     """min(1, aim / norm); a norm that overflowed is infinite and gets 0."""
     return torch.reciprocal(norms).mul_(aims).clamp_(max=1.0).float()
