@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -75,3 +76,11 @@ def test_help_names_the_commands_and_exit_codes():
     commands = "serve worker demo recipes submit status watch cancel certificate verify calibrate profile keys"
     for word in (*commands.split(), "Exit codes"):
         assert word in text
+
+
+@pytest.mark.parametrize(("command", "threads"), [("verify", "1"), ("worker", None)])
+def test_a_verification_has_one_thread_and_other_commands_leave_their_children_free(command: str, threads: str | None) -> None:
+    code = "import os, sys; import zetadp.app.__main__; sys.stdout.write(str(os.environ.get('OPENBLAS_NUM_THREADS')))"
+    free = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    found = subprocess.run([sys.executable, "-c", code, command], env=free, capture_output=True, text=True, check=True, timeout=100)
+    assert found.stdout == str(threads)
