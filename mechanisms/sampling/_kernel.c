@@ -4,6 +4,7 @@
 #include <Python.h>
 #include <math.h>
 #include <stdint.h>
+#include <string.h>
 
 #define THRESHOLD_MASK ((1 << 27) - 1)
 #define OFFSET_BITS 24
@@ -171,6 +172,42 @@ EIGHT static Py_ssize_t eight_noised(
 
 /* Whether scaling by 2^32 and back is exact, so that both count the same: no factor or scale at the ends of double precision. */
 static int has_room(Release by) { return fabs(by.factor) < 0x1p900 && fabs(by.scale) > 0x1p-900; }
+
+#include "_cipher.h"
+
+#define STREAMED 512 /* words at a time, which stay in the nearest cache */
+
+/* ``noised`` of the words of a key stream from this block on, none of which is written to memory for long. A place of the rest is followed
+   by its sign in the lowest bit, and ``left`` has the value there, which ``out`` may lie over. */
+CIPHER static Py_ssize_t all_streamed(
+    const uint8_t *key, uint64_t block, const uint64_t *column, const void *value, void *out, int64_t *rest, double *left,
+    Py_ssize_t count, Release by, int single
+) {
+    const Schedule schedule = schedule_of(key);
+    const Py_ssize_t size = single ? 4 : 8;
+    const int room = has_room(by);
+    uint64_t word[STREAMED];
+    uint8_t given[8 * STREAMED];
+    Py_ssize_t found = 0;
+    int broken = 0;
+    for (Py_ssize_t first = 0; first < count; first += STREAMED) {
+        const Py_ssize_t some = count - first < STREAMED ? count - first : STREAMED, eights = room ? some / 8 * 8 : 0;
+        for (Py_ssize_t i = 0; i < some; i += 2 * BLOCKS) encrypted(&schedule, block + (uint64_t)(first + i) / 2, (uint8_t *)(word + i));
+        memcpy(given, (const uint8_t *)value + first * size, (size_t)(some * size));
+        void *const into = (uint8_t *)out + first * size;
+        Py_ssize_t fresh = eights ? eight_noised(word, column, given, into, rest + found, eights, by, single) : 0, more;
+        broken |= fresh < 0;
+        fresh = fresh < 0 ? 0 : fresh;
+        more = some > eights ? all_noised(word, column, given, into, rest + found + fresh, eights, some, by, single) : 0;
+        broken |= more < 0;
+        for (const Py_ssize_t end = found + fresh + (more < 0 ? 0 : more); found < end; found++) {
+            const Py_ssize_t place = (Py_ssize_t)rest[found];
+            left[found] = single ? (double)((const float *)given)[place] : ((const double *)given)[place];
+            rest[found] = ((int64_t)(first + place) << 1) | (int64_t)((word[place] >> OFFSET_BITS) & 1);
+        }
+    }
+    return broken ? -1 : found;
+}
 #endif
 
 /* normals(words, columns, numbers, rest) -> how many places were written to rest.
@@ -222,6 +259,57 @@ static PyObject *noised(PyObject *module, PyObject *args) {
     if (!fits) { PyErr_SetString(PyExc_ValueError, "arrays of other sizes than each other's"); return NULL; }
     return PyLong_FromSsize_t(found < 0 || more < 0 ? -1 : found + more);
 }
+
+#ifdef BY_EIGHT
+/* Whether the processor has what the next two take. */
+static PyObject *has_cipher(PyObject *module, PyObject *args) {
+    (void)module; (void)args;
+    return PyBool_FromLong(has_cipher_instructions());
+}
+
+/* key_stream(key, position, target): overwrites the target with bytes of AES-256's key stream from this place on. */
+static PyObject *key_stream(PyObject *module, PyObject *args) {
+    Py_buffer key, target;
+    unsigned long long position;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y*Kw*", &key, &position, &target)) return NULL;
+    const int fits = key.len == 32 && has_cipher_instructions();
+    if (fits) {
+        Py_BEGIN_ALLOW_THREADS
+        all_bytes(key.buf, position, target.buf, target.len);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&key); PyBuffer_Release(&target);
+    if (!fits) { PyErr_SetString(PyExc_ValueError, "a key of another size, or a processor without these instructions"); return NULL; }
+    Py_RETURN_NONE;
+}
+
+/* streamed(key, block, columns, value, out, rest, left, factor, largest, scale, single) -> how many places were written to rest, and as many
+   values to left; -1 where a value isn't finite. ``noised`` of a key stream's words from this block on; value and out may be the same. */
+static PyObject *streamed(PyObject *module, PyObject *args) {
+    Py_buffer key, columns, value, out, rest, left;
+    unsigned long long block;
+    Release by;
+    int single;
+    (void)module;
+    if (!PyArg_ParseTuple(
+            args, "y*Ky*y*w*w*w*dddp", &key, &block, &columns, &value, &out, &rest, &left, &by.factor, &by.largest, &by.scale, &single
+        )) return NULL;
+    const Py_ssize_t count = value.len / (single ? 4 : 8);
+    Py_ssize_t found = 0;
+    const int fits = key.len == 32 && has_cipher_instructions() && columns.len == COLUMNS * 8 && value.len == count * (single ? 4 : 8)
+        && out.len == value.len && rest.len >= count * 8 && left.len >= count * 8;
+    if (fits) {
+        Py_BEGIN_ALLOW_THREADS
+        found = all_streamed(key.buf, block, columns.buf, value.buf, out.buf, rest.buf, left.buf, count, by, single);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&key); PyBuffer_Release(&columns); PyBuffer_Release(&value); PyBuffer_Release(&out); PyBuffer_Release(&rest);
+    PyBuffer_Release(&left);
+    if (!fits) { PyErr_SetString(PyExc_ValueError, "arrays of other sizes than each other's"); return NULL; }
+    return PyLong_FromSsize_t(found);
+}
+#endif
 
 /* How many of the REST + 1 ascending ends are at most the place. Without branches, which nothing could predict. */
 static inline Py_ssize_t at_most(const int64_t *end, int64_t place) {
@@ -354,6 +442,11 @@ static PyObject *watched(PyObject *module, PyObject *args) {
 static PyMethodDef methods[] = {
     {"normals", normals, METH_VARARGS, NULL},
     {"noised", noised, METH_VARARGS, NULL},
+#ifdef BY_EIGHT
+    {"has_cipher", has_cipher, METH_NOARGS, NULL},
+    {"key_stream", key_stream, METH_VARARGS, NULL},
+    {"streamed", streamed, METH_VARARGS, NULL},
+#endif
     {"rest", rest, METH_VARARGS, NULL},
     {"released", released, METH_VARARGS, NULL},
     {"watched", watched, METH_VARARGS, NULL},

@@ -158,6 +158,16 @@ def released(value: NDArray[Any], factor: float, largest: float, scale: float, f
     return out
 
 
+def streamed(
+    value: NDArray[Any], factor: float, largest: float, scale: float, key: bytes, block: int, fill_rest: Fill, into: NDArray[Any]
+) -> None:
+    """``released`` with the words of a key stream from this block on, identical to the bit, into an array that may be the value itself."""
+    by = (factor, largest, scale)
+    places, values, signs = kernel.streamed(key, block, table().columns, value, by, into)
+    if len(places):
+        into[places] = kernel.rounded(values.astype(value.dtype), of_rest(signs, fill_rest), *by)
+
+
 def _drawn(part: NDArray[np.float64], words: NDArray[np.uint64], fill: Fill) -> NDArray[np.int64]:
     """Writes a block's numbers; returns the places in it that are left to the rest."""
     own = words[: len(part)]

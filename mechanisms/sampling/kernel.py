@@ -51,6 +51,11 @@ Proposals = tuple[NDArray[np.int64], NDArray[np.int8], int]
 """Cells, (n,); verdicts, (n,); how many of them are ``UNDECIDED``."""
 
 
+def has_cipher() -> bool:
+    """Whether the C module computes AES-256's key stream too: it was compiled to, and the processor encrypts four blocks at once."""
+    return hasattr(COMPILED, "has_cipher") and COMPILED.has_cipher()
+
+
 def normals(words: NDArray[np.uint64], columns: Columns, numbers: NDArray[np.float64]) -> NDArray[np.int64]:
     r"""Writes the normal number that each word gives, (cell + 1/2) / 2^32, to ``numbers``.
 
@@ -161,6 +166,25 @@ def noised(
     found = COMPILED.noised(words, columns, value, into, places, *by, value.dtype == np.float32)
     _check_finite(found >= 0)
     return places[:found].copy()
+
+
+def streamed(
+    key: bytes, block: int, columns: Columns, value: NDArray[Any], by: tuple[float, float, float], into: NDArray[Any]
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    r"""``noised`` with words of the key stream of ``key`` from this block on, where ``has_cipher``; they are nowhere in memory afterwards.
+
+    Args:
+      value, into: as of ``noised``; they may be the same array.
+    Returns:
+      the places of the rest, where the noise is still missing; the values there; and the signs that the words decided.
+    Raises:
+      InvalidParameter: the value isn't finite everywhere.
+    """
+    found, left = np.empty(len(value), np.int64), np.empty(len(value))
+    count = COMPILED.streamed(key, block, columns, value, into, found, left, *by, value.dtype == np.float32)
+    _check_finite(count >= 0)
+    places = found[:count]
+    return places >> 1, left[:count].copy(), 1.0 - 2.0 * (places & 1).astype(np.float64)
 
 
 def watched(

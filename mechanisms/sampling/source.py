@@ -201,8 +201,12 @@ class RandomStream:
         """``kernel.released`` of a value with as many new numbers of ``grid_normal``."""
         if value.size <= FEW or value.dtype.name not in kernel.KINDS or not value.flags.c_contiguous:
             return kernel.released(value, self.grid_normal(value.size).reshape(value.shape), factor, largest, scale)
-        flat = grid_normal.released(value.reshape(-1), factor, largest, scale, self.fill, self._beside().fill)
-        return flat.reshape(value.shape)
+        flat, beside = value.reshape(-1), self._beside()
+        if (block := self._stream.reserve(8 * len(flat))) is None:
+            return grid_normal.released(flat, factor, largest, scale, self.fill, beside.fill).reshape(value.shape)
+        result = np.empty_like(flat)
+        grid_normal.streamed(flat, factor, largest, scale, self._stream.secret, block, beside.fill, result)
+        return result.reshape(value.shape)
 
     def grid_laplace(self, count: int) -> NDArray[np.float64]:
         """``count`` independent (floor(2^32 L) + 1/2) / 2^32 of Laplace variables L of scale 1, exactly."""

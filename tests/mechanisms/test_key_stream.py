@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from zetadp.mechanisms.sampling.key_stream import SEGMENT, SKIPPED, KeyStream
+from zetadp.mechanisms.sampling import grid_normal, kernel
+from zetadp.mechanisms.sampling.key_stream import SEGMENT, SKIPPED, KeyStream, Segments
+from zetadp.mechanisms.sampling.source import RandomOrigin, RandomStream
 
 KEY = bytes(range(32))
 
@@ -15,12 +17,28 @@ def counter_mode(count: int, first_block: int = 0) -> bytes:
     return Cipher(algorithms.AES(KEY), modes.CTR(first_block.to_bytes(16, "big"))).encryptor().update(bytes(count))
 
 
-@pytest.mark.parametrize("sizes", [[1000], [32, 968], [3, 28, 1, 1, 15, 952], [0, 1 << 18, 1 << 18, 5]])
+def taken(stream: Segments, count: int) -> bytes:
+    target = bytearray(count)
+    stream.fill(memoryview(target))
+    return bytes(target)
+
+
+@pytest.fixture(params=["OpenSSL", "kernel"])
+def _by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "OpenSSL":
+        monkeypatch.setattr(kernel, "COMPILED", None)
+    elif not kernel.has_cipher():
+        pytest.skip("no kernel, or a processor that doesn't encrypt four blocks at once")
+
+
+@pytest.mark.usefixtures("_by")
+@pytest.mark.parametrize("sizes", [[1000], [32, 968], [3, 28, 1, 1, 15, 952], [0, 1 << 18, 1 << 18, 5], [511, 1, 513, 16, 512, 7]])
 def test_it_is_counter_mode_from_zero_on_whatever_pieces_it_comes_in(sizes):
     stream = KeyStream(KEY)
     assert b"".join(stream.next(size) for size in sizes) == counter_mode(sum(sizes))
 
 
+@pytest.mark.usefixtures("_by")
 def test_it_fills_arrays_of_any_length():
     target = np.empty((1 << 18) + 100, np.uint8)
     KeyStream(KEY).fill(target.data)
@@ -30,11 +48,41 @@ def test_it_fills_arrays_of_any_length():
 @pytest.mark.parametrize("segment", [0, 1, 2**40, 2**96 - 2])
 def test_a_segment_goes_over_into_the_next(segment):
     """GCM's counter has 32 bits: after 64 GiB another nonce follows, and no block comes twice."""
-    stream = KeyStream(KEY)
+    stream = Segments(KEY)
     stream._begin(segment)
     first = segment << 32
-    assert stream.next(SKIPPED + 20) == counter_mode(SKIPPED + 20, first)
+    assert taken(stream, SKIPPED + 20) == counter_mode(SKIPPED + 20, first)
     assert stream._left == SEGMENT - SKIPPED - 20
     # What lies between would take a minute to pass over.
     stream._left = 0
-    assert stream.next(1000) == counter_mode(1000, first + 2**32)
+    assert taken(stream, 1000) == counter_mode(1000, first + 2**32)
+
+
+@pytest.mark.parametrize("numbers", [17, 511, 512, 513, 40_001])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_noise_made_where_the_stream_is_made_is_that_of_its_words(numbers, dtype, monkeypatch):
+    """To the bit, over the value itself too; the next numbers come after it in the same place."""
+    if not kernel.has_cipher():
+        pytest.skip("no kernel, or a processor that doesn't encrypt four blocks at once")
+    value, by = np.linspace(-300.0, 300.0, numbers, dtype=dtype), (0.4999, 2.0**18, 2.0004)
+    found: list[bytes] = []
+    for reserves in (True, False):
+        if not reserves:
+            monkeypatch.setattr(KeyStream, "reserve", lambda _self, _count: None)
+        stream = RandomStream(KEY, RandomOrigin.USER_SEED)
+        found.append(stream.released_normal(value, *by).tobytes() + stream.key())
+    assert found[0] == found[1]
+    own = value.copy()
+    grid_normal.streamed(own, *by, KEY, 2, RandomStream(counter_mode(32), RandomOrigin.USER_SEED).fill, own)
+    assert own.tobytes() == found[0][:-32]
+
+
+def test_a_kernel_asked_for_what_does_not_fit_refuses():
+    if not kernel.has_cipher():
+        pytest.skip("no kernel, or a processor that doesn't encrypt four blocks at once")
+    with pytest.raises(ValueError, match="a key of another size"):
+        kernel.COMPILED.key_stream(bytes(16), 0, bytearray(3))
+    columns, value = grid_normal.table().columns, np.zeros(100)
+    for key, into in ((bytes(31), value.copy()), (KEY, np.zeros(99))):
+        with pytest.raises(ValueError, match="arrays of other sizes"):
+            kernel.streamed(key, 0, columns, value, (1.0, 1.0, 1.0), into)
