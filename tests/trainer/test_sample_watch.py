@@ -247,10 +247,26 @@ def test_broken_samples_that_processes_share_are_found(kind: Sampling, monkeypat
 def test_processes_share_the_probability_of_a_false_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
     # A sample that fails for one process at the whole probability, and not at its half: of two processes each has half of it.
     watch = watched(POISSON, 1)
+    watch._add()
     least = min(found for draws in watch._draws.values() for found in draws.log_tails(is_cut=False))
     monkeypatch.setattr(sample_watch, "ERROR", 1.5 * sample_watch.TAILS * math.exp(least))
     assert watch.findings(Alone(), CPU).status == "violated"
     assert watch.findings(_OfTwo(0), CPU).status == "consistent"
+
+
+@pytest.mark.parametrize(("together", "waiting"), [(1, 2**16), (64, 2**16), (64, 100)])
+def test_samples_that_wait_are_counted_as_if_they_had_been_looked_at_at_once(
+    together: int, waiting: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for limits in ((1, 2**16), (together, waiting)):
+        for name, limit in zip(("TOGETHER", "WAITING"), limits, strict=True):
+            monkeypatch.setattr(sample_watch, name, limit)
+        watch = watched(POISSON, 1, steps=130)
+        assert sum(len(sample) for _, _, sample in watch._waiting) <= waiting
+        watch._add()
+        found.append(watch._draws)
+    assert found[0] == found[1]
 
 
 def test_units_in_several_blocks_are_as_many_counts(monkeypatch: pytest.MonkeyPatch) -> None:

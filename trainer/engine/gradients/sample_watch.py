@@ -38,7 +38,11 @@ BLOCK = 2**16
 """The most trials of one count: units are taken in blocks, and turns are counted up to so many steps."""
 
 TOGETHER = 64
-"""Samples that leave an accelerator together: each transfer waits for all that was asked of it before."""
+"""Samples that are looked at together: each transfer from an accelerator waits for all that was asked of it before, and on a processor
+what is looked at once in many steps finds its code and numbers in a cache for all but the first."""
+
+WAITING = 2**16
+"""The most numbers of units that wait on a processor, whose memory they are."""
 
 Units = NDArray[np.int64]
 
@@ -124,6 +128,7 @@ class SampleWatch:
         self._samples = 0
         # Kind of draws, step and sample, of the last few.
         self._waiting: list[tuple[tuple[int, int], int, Tensor]] = []
+        self._numbers = 0
 
     def findings(self, team: Team, device: torch.device) -> SampleFindings:
         """The findings of the whole team, each of whose processes draws its own samples."""
@@ -152,7 +157,7 @@ class SampleWatch:
         Args:
           place: of the sample's site.
           step: from 1.
-          sample: numbers of units, (sampled,), int64: the whole sample, where several processes have parts of one.
+          sample: numbers of units, (sampled,), int64: the whole sample, where several processes have parts of one. It is looked at later.
           among: gives the numbers of those whom it was drawn from; None where another process looks at the sample.
         """
         key = (place, step % self._sampling.groups if isinstance(self._sampling, CyclicPoissonSampling) else 0)
@@ -162,7 +167,8 @@ class SampleWatch:
             self._draws[key] = self._begun(drawn_from.cpu().numpy())
         self._samples += 1
         self._waiting.append((key, step, sample))
-        if sample.device.type == "cpu" or len(self._waiting) == TOGETHER:
+        self._numbers += len(sample)
+        if len(self._waiting) == TOGETHER or (sample.device.type == "cpu" and self._numbers > WAITING):
             self._add()
 
     def _add(self) -> None:
@@ -174,6 +180,7 @@ class SampleWatch:
         for (key, step, _), found in zip(self._waiting, np.split(together, ends[:-1]), strict=True):
             self._added(self._draws[key], step, found)
         self._waiting.clear()
+        self._numbers = 0
 
     def _added(self, draws: Draws, step: int, found: Units) -> None:
         sampling = self._sampling
