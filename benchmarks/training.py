@@ -14,7 +14,6 @@ import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 
 import torch
 
@@ -23,8 +22,8 @@ from benchmarks.memory import peak_bytes
 from benchmarks.networks import CASES, Case
 from benchmarks.training_peers import opacus_step, per_sample_step
 from zetadp.mechanisms import ComplexGaussian, Gaussian, Sensitivity
-from zetadp.trainer import engine
 from zetadp.trainer.engine import ClippedGradients, FreshRandomness, NoiseWatch, PrivateLoop, Problem, Site, TrainingState
+from zetadp.trainer.engine.network_run import Descent
 from zetadp.trainer.engine.noise.prefetch import NoiseAhead
 from zetadp.trainer.engine.team.interface import Alone
 from zetadp.trainer.specs.descent import Sgd
@@ -72,11 +71,11 @@ def private_step(case: Case, batch: int, microbatch_size: int = MICROBATCH, *, p
         delta=1e-5,
     )
     randomness = NoiseAhead(FreshRandomness(), plan.steps) if prefetch else FreshRandomness()
-    update = partial(engine.update, Sgd(learning_rate=LEARNING_RATE), steps=plan.steps)
+    descent = Descent(Sgd(learning_rate=LEARNING_RATE), plan.steps, noise_std=0.0, averaging=None)
     site, watch = Site(torch.arange(batch), randomness), NoiseWatch(plan.mechanism)
-    loop = PrivateLoop(clipped, clipped.layout, plan, (site,), update, Alone(), watch=watch)
+    loop = PrivateLoop(clipped, clipped.layout, plan, (site,), descent.updated, Alone(), watch=watch)
     parameters = clipped.layout.flatten(dict(problem.network.named_parameters()))
-    state = TrainingState(0, parameters, engine.initial_state(Sgd(learning_rate=LEARNING_RATE), parameters), clipping.bound)
+    state = TrainingState(0, parameters, descent.initial(parameters), clipping.bound)
 
     def step() -> None:
         nonlocal state

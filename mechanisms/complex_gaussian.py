@@ -115,14 +115,25 @@ class ComplexGaussian(AdditiveNoise):
         each = None if self.correlation == 0.0 else STEP + 2.0**-48 * LARGEST / self._independent
         return contraction(self.least_distance(), numbers, "l2", each)
 
-    def release(self, value: Array, source: NoiseSource[Array]) -> Array:
+    @property
+    def is_circular(self) -> bool:
+        """Whether both components have the same deviation, without correlation."""
+        return self.correlation == 0.0 and self.stds[0] == self.stds[1]
+
+    def release_part(self, value: Array, source: NoiseSource[Array], numbers: int) -> Array:
+        """``release`` of circular noise for a part, of more than ``grid.FEW`` real numbers, of a vector of so many complex ones."""
         self.check_kind(value, source)
+        assert self.is_circular  # other noise draws all real parts before all imaginary ones
+        std, kept = self.noise_scale, self.contracted_to(2 * numbers)
+        return source.complex(source.released_normal(source.pairs(value), kept / std, largest(2 * numbers), std / kept))
+
+    def release(self, value: Array, source: NoiseSource[Array]) -> Array:
+        if self.is_circular:
+            return self.release_part(value, source, size_of(value))
+        self.check_value(value, source)
         (std_real, std_imag), rho, rest = self.stds, self.correlation, self._independent
         shape, numbers = tuple(value.shape), 2 * size_of(value)
         kept = self.contracted_to(numbers)
-        if rho == 0.0 and std_real == std_imag:
-            return source.complex(source.released_normal(source.pairs(value), kept / std_real, largest(numbers), std_real / kept))
-        self.check_value(value, source)
         first, second = source.standard_normal(shape), source.standard_normal(shape)
         if rho == 0.0:
             real = source.released(value.real, first, kept / std_real, largest(numbers), std_real / kept)

@@ -73,8 +73,12 @@ class Gaussian(AdditiveNoise):
         return contraction(self.least_distance(), numbers, "l2")
 
     def release(self, value: Array, source: NoiseSource[Array]) -> Array:
+        return self.release_part(value, source, size_of(value))
+
+    def release_part(self, value: Array, source: NoiseSource[Array], numbers: int) -> Array:
+        """``release`` for a part, of more than ``grid.FEW`` numbers, of a vector of so many: all parts in their order are the whole's."""
         self.check_kind(value, source)
-        return with_normal_noise(self.noise_scale, self.contracted_to(size_of(value)), value, source)
+        return with_normal_noise(self.noise_scale, self.contracted_to(numbers), value, source)
 
     def privacy_loss(self) -> GaussianLoss:
         return GaussianLoss(self.sensitivity.stated_l2 / self.std)

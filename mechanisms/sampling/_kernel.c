@@ -402,41 +402,74 @@ static inline void add_products(const float *x, const float *y, Py_ssize_t count
     }
 }
 
-/* ``noise`` may be where the last noise is: it is read before it is overwritten. */
-WIDE static void all_watched(
-    const float *before, const float *after, const float *last, float *noise, Py_ssize_t count, Py_ssize_t shift, double *sums
-) {
-    float fresh[ADDED_SINGLE];
-    for (Py_ssize_t first = 0; first < count; first += ADDED_SINGLE) {
-        const Py_ssize_t some = count - first < ADDED_SINGLE ? count - first : ADDED_SINGLE, end = first + some;
-        const Py_ssize_t from = first < shift ? shift : first;
-        for (Py_ssize_t i = 0; i < some; i++) fresh[i] = after[first + i] - before[first + i];
+/* Adds numbers to as many totals, and to sums those at even places and those at odd ones. */
+static inline void add_numbers(const float *x, Py_ssize_t count, double *total, double *sums) {
+    double lane[LANES] = {0};
+    Py_ssize_t i = 0;
+    for (; i + LANES <= count; i += LANES)
+        for (int j = 0; j < LANES; j++) { total[i + j] += x[i + j]; lane[j] += x[i + j]; }
+    for (; i < count; i++) { total[i] += x[i]; lane[i % 2] += x[i]; }
+    for (int j = 0; j < LANES; j++) sums[j % 2] += lane[j];
+}
+
+/* What a part of a release is watched with; the part begins at number ``first`` of all. */
+typedef struct {
+    int8_t *kept; /* of all numbers: the last noise in whole steps towards 0, overwritten by the new one */
+    double *total; /* of the first numbers: sums over releases */
+    Py_ssize_t first, shift, added;
+    float steps; /* in the noise's unit */
+    int continues; /* whether there is a last noise */
+} Watched;
+
+static inline int8_t whole_steps(float number, float steps) {
+    const float found = number * steps;
+    return (int8_t)(int)(found > -127.0f ? found < 127.0f ? found : 127.0f : -127.0f); /* of NaN -127 */
+}
+
+WIDE static void all_watched(const float *before, const float *after, Py_ssize_t count, Watched by, double *sums) {
+    float fresh[ADDED_SINGLE], other[ADDED_SINGLE];
+    for (Py_ssize_t start = 0; start < count; start += ADDED_SINGLE) {
+        const Py_ssize_t some = count - start < ADDED_SINGLE ? count - start : ADDED_SINGLE, first = by.first + start;
+        const Py_ssize_t from = first < by.shift ? by.shift : first, end = first + some;
+        int8_t *kept = by.kept + first;
+        for (Py_ssize_t i = 0; i < some; i++) fresh[i] = after[start + i] - before[start + i];
         add_products(fresh, fresh, some, sums);
-        if (last) add_products(fresh, last + first, some, sums + 4);
-        for (Py_ssize_t i = 0; i < some; i++) noise[first + i] = fresh[i];
-        if (from < end) add_products(noise + from - shift, fresh + (from - first), end - from, sums + 8);
+        if (by.continues) {
+            for (Py_ssize_t i = 0; i < some; i++) other[i] = kept[i];
+            add_products(fresh, other, some, sums + 4);
+        }
+        for (Py_ssize_t i = 0; i < some; i++) kept[i] = whole_steps(fresh[i], by.steps);
+        if (from < end) {
+            const int8_t *apart = by.kept + (from - by.shift);
+            for (Py_ssize_t i = 0; i < end - from; i++) other[i] = apart[i];
+            add_products(other, fresh + (from - first), end - from, sums + 8);
+        }
+        if (first < by.added) add_numbers(fresh, by.added - first < some ? by.added - first : some, by.total + first, sums + 12);
     }
 }
 
-/* watched(before, after, last, noise, shift) -> 12 sums: of the noise after - before with itself, with the last noise, and with itself that
-   many places on. All float32 and as many; last may be empty. */
-static PyObject *watched(PyObject *module, PyObject *args) {
-    Py_buffer before, after, last, noise;
-    Py_ssize_t shift;
-    double sums[12] = {0};
+/* watched_part(before, after, kept, first, shift, steps, continues, total, sums): looks at a part of a release from number ``first`` on, which is
+   even. before and after: float32; kept: int8, of all numbers; total: float64, of the first ones. To the 14 sums are added those of the
+   noise after - before with itself, with the last noise in steps, and of that so many places before with it; and those of the first ones. */
+static PyObject *watched_part(PyObject *module, PyObject *args) {
+    Py_buffer before, after, kept, total, sums;
+    Watched by;
     (void)module;
-    if (!PyArg_ParseTuple(args, "y*y*y*w*n", &before, &after, &last, &noise, &shift)) return NULL;
-    const int fits = before.len == noise.len && after.len == noise.len && (last.len == noise.len || !last.len) && shift >= 0;
+    if (!PyArg_ParseTuple(
+            args, "y*y*w*nnfpw*w*", &before, &after, &kept, &by.first, &by.shift, &by.steps, &by.continues, &total, &sums
+        )) return NULL;
+    const Py_ssize_t count = before.len / 4;
+    by.kept = kept.buf; by.total = total.buf; by.added = total.len / 8;
+    const int fits = after.len == before.len && sums.len == 14 * 8 && by.first >= 0 && by.first % 2 == 0 && by.shift >= 0
+        && by.first + count <= kept.len && by.added <= kept.len;
     if (fits) {
         Py_BEGIN_ALLOW_THREADS
-        all_watched(before.buf, after.buf, last.len ? last.buf : NULL, noise.buf, noise.len / 4, shift, sums);
+        all_watched(before.buf, after.buf, count, by, sums.buf);
         Py_END_ALLOW_THREADS
     }
-    PyBuffer_Release(&before); PyBuffer_Release(&after); PyBuffer_Release(&last); PyBuffer_Release(&noise);
+    PyBuffer_Release(&before); PyBuffer_Release(&after); PyBuffer_Release(&kept); PyBuffer_Release(&total); PyBuffer_Release(&sums);
     if (!fits) { PyErr_SetString(PyExc_ValueError, "arrays of other sizes than each other's"); return NULL; }
-    return Py_BuildValue(
-        "dddddddddddd", sums[0], sums[1], sums[2], sums[3], sums[4], sums[5], sums[6], sums[7], sums[8], sums[9], sums[10], sums[11]
-    );
+    Py_RETURN_NONE;
 }
 
 static PyMethodDef methods[] = {
@@ -449,7 +482,7 @@ static PyMethodDef methods[] = {
 #endif
     {"rest", rest, METH_VARARGS, NULL},
     {"released", released, METH_VARARGS, NULL},
-    {"watched", watched, METH_VARARGS, NULL},
+    {"watched_part", watched_part, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_kernel", NULL, 0, methods, NULL, NULL, NULL, NULL};

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling.grid import FEW, STEP
 
-LOOPS: Final = ("normals", "noised", "rest", "released", "watched")
+LOOPS: Final = ("normals", "noised", "rest", "released", "watched_part")
 
 
 def _compiled() -> Any:
@@ -187,21 +187,51 @@ def streamed(
     return places >> 1, left[:count].copy(), 1.0 - 2.0 * (places & 1).astype(np.float64)
 
 
-def watched(
-    before: NDArray[np.float32], after: NDArray[np.float32], last: NDArray[np.float32], noise: NDArray[np.float32], shift: int
-) -> tuple[tuple[float, ...], ...] | None:
-    r"""Writes the noise after - before, and returns its products with itself, with the last noise and with itself ``shift`` places on.
-
-    Four sums each: over even places, over odd ones, of the first's even places by the second's odd ones, and the reverse; added in float32
-    for a few thousand numbers and in float64 beyond. None without the compiled kernel: torch's sums do the same in more passes.
+def watched_part(
+    before: NDArray[np.float32],
+    after: NDArray[np.float32],
+    kept: NDArray[np.int8],
+    first: int,
+    shift: int,
+    steps: float,
+    continues: bool,
+    total: NDArray[np.float64],
+    sums: NDArray[np.float64],
+) -> None:
+    r"""Looks at the noise after - before of a part of a release.
 
     Args:
-      before, after, noise: (count,), contiguous; ``last`` too, or empty, or ``noise`` itself, which is then overwritten.
+      before, after: (count,), contiguous; the release's numbers from number ``first`` on, which is even.
+      kept: (numbers of the release,): where ``continues`` the last release's noise, in whole steps towards 0; overwritten by this one's.
+      shift: how many places apart the noise is multiplied with itself.
+      steps: in the unit of the noise.
+      total: (the first numbers of the release,): the noise is added to it.
+      sums: (14,): added to it are four sums of products each of the noise with itself, with the last noise in steps, and of the noise in
+        steps ``shift`` places before with it: over even places, over odd ones, of the first's even places by the second's odd ones, and the
+        reverse; added in float32 for a few thousand numbers and in float64 beyond. Then the sums of what was added to ``total`` at even and
+        at odd places.
     """
-    if COMPILED is None:
-        return None
-    sums = COMPILED.watched(before, after, last, noise, shift)
-    return sums[:4], sums[4:8], sums[8:]
+    if COMPILED is not None:
+        COMPILED.watched_part(before, after, kept, first, shift, steps, continues, total, sums)
+        return
+    noise, end = after - before, first + len(before)
+    sums[:4] += _products(noise, noise)
+    if continues:
+        sums[4:8] += _products(noise, kept[first:end])
+    # NaN becomes -127, as infinity does: the sums tell of either.
+    kept[first:end] = np.trunc(np.nan_to_num(np.clip(noise * np.float32(steps), -127.0, 127.0), nan=-127.0))
+    if (start := max(first, shift)) < end:
+        sums[8:12] += _products(kept[start - shift : end - shift], noise[start - first :])
+    of_first = noise[: max(0, len(total) - first)]
+    total[first : first + len(of_first)] += of_first
+    sums[12:] += of_first[::2].sum(dtype=np.float64), of_first[1::2].sum(dtype=np.float64)
+
+
+def _products(x: NDArray[Any], y: NDArray[Any]) -> tuple[float, float, float, float]:
+    """Sums over even places, over odd ones, of x at even places by y at odd ones, and the reverse."""
+    parts = (x[::2], x[1::2], y[::2], y[1::2])
+    a, b, c, d = (part.astype(np.float64) for part in parts)
+    return float(a @ c), float(b @ d), float(a[: len(d)] @ d), float(b @ c[: len(b)])
 
 
 def _check_finite(is_finite: bool) -> None:

@@ -295,11 +295,20 @@ def test_the_kernel_refuses_arrays_that_do_not_fit():
     with pytest.raises(ValueError, match="other sizes"):
         kernel.COMPILED.released(np.zeros(3), np.zeros(4), np.zeros(4), 1.0, 1.0, 1.0, False)
     single = np.zeros(3, np.float32)
-    for arrays in ([single, single[1:], single], [single[1:], single, single], [single, single, single[1:]]):
+    kept, sums = np.zeros(3, np.int8), np.zeros(14)
+    kernel.watched_part(single, single, kept, 0, 1, 1.0, True, sums[:2], sums)
+    for before, of_all, first, shift, total, into in (
+        (single[1:], kept, 0, 1, sums[:2], sums),
+        (single, kept[1:], 0, 1, sums[:2], sums),
+        (single, kept, 2, 1, sums[:2], sums),
+        (single, np.zeros(9, np.int8), 1, 1, sums[:2], sums),
+        (single, kept, -2, 1, sums[:2], sums),
+        (single, kept, 0, -1, sums[:2], sums),
+        (single, kept, 0, 1, sums[:4], sums),
+        (single, kept, 0, 1, sums[:2], sums[1:]),
+    ):
         with pytest.raises(ValueError, match="other sizes"):
-            kernel.COMPILED.watched(*arrays, np.zeros(3, np.float32), 1)
-    with pytest.raises(ValueError, match="other sizes"):
-        kernel.COMPILED.watched(single, single, single[:0], np.zeros(3, np.float32), -1)
+            kernel.COMPILED.watched_part(before, single, of_all, first, shift, 1.0, True, total, into)
     table = grid_normal.table()
     with pytest.raises(ValueError, match="other sizes"):
         kernel.COMPILED.noised(np.zeros(3, "<u8"), table.columns, single, single[1:], np.zeros(3, np.int64), 1.0, 1.0, 1.0, True)

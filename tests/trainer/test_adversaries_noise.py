@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -39,8 +40,10 @@ from zetadp.trainer.engine import (
     TorchSource,
     TrainingState,
 )
-from zetadp.trainer.engine.noise import noise_watch, releasing
+from zetadp.trainer.engine.noise import added_up, noise_watch, releasing, watched_parts
+from zetadp.trainer.engine.noise.added_up import AddedUp
 from zetadp.trainer.engine.noise.randomness import Randomness
+from zetadp.trainer.engine.noise.watched_parts import Passes
 from zetadp.trainer.specs.execution_plan import FlatClipping
 from zetadp.trainer.specs.sampling import FederatedSampling, PoissonSampling
 
@@ -51,6 +54,7 @@ Adversary = Callable[[Tensor, Sequence[Tensor]], Tensor]
 L2 = Sensitivity(l2=1.0, adjacency=Adjacency.ADD_REMOVE, unit="record")
 L1 = Sensitivity(l1=1.0, adjacency=Adjacency.ADD_REMOVE, unit="record")
 GAUSSIAN, CIRCULAR = Gaussian(std=3.0, sensitivity=L2), ComplexGaussian(std=3.0, sensitivity=L2)
+ROUND = ComplexGaussian(std_real=2.0, std_imag=1.5, sensitivity=L2)
 UNEVEN = ComplexGaussian(std_real=2.0, std_imag=0.5, correlation=-0.6, sensitivity=L2)
 LAPLACE = Laplace(scale=3.0, sensitivity=L1)
 MECHANISMS: list[Noise] = [GAUSSIAN, CIRCULAR, UNEVEN, LAPLACE]
@@ -307,8 +311,8 @@ def test_the_blocks_of_a_long_vector_are_one_vector(monkeypatch: pytest.MonkeyPa
 
 
 def test_releases_of_several_lengths_and_of_more_numbers_than_are_added_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    for first in (noise_watch.FIRST, 50):
-        monkeypatch.setattr(noise_watch, "FIRST", first)
+    for first in (added_up.FIRST, 50):
+        monkeypatch.setattr(added_up, "FIRST", first)
         for mechanism in MECHANISMS:
             source, watch = TorchSource(RandomStream.from_seed(4, "noise"), torch.device("cpu")), NoiseWatch(mechanism)
             for number in range(90):
@@ -319,7 +323,7 @@ def test_releases_of_several_lengths_and_of_more_numbers_than_are_added_pass(mon
 
 
 @pytest.mark.parametrize("numbers", [1, 2, 7, 100, 4096, 9001])
-@pytest.mark.parametrize("mechanism", [GAUSSIAN, CIRCULAR, UNEVEN], ids=NAMES[:3])
+@pytest.mark.parametrize("mechanism", [GAUSSIAN, CIRCULAR, ROUND, UNEVEN], ids=["real", "circular", "nearly circular", "uneven"])
 def test_one_pass_of_the_kernel_sums_up_what_several_do(mechanism: Noise, numbers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if kernel.COMPILED is None:
         pytest.skip("no compiled kernel: torch's own sums are all there is")
@@ -365,14 +369,51 @@ def test_sums_that_a_release_would_hold_are_no_violation() -> None:
     assert torch.equal(releasing.held(GAUSSIAN, few.clone()), few)
 
 
-def test_only_the_last_releases_noise_is_kept_in_one_pass() -> None:
-    if kernel.COMPILED is None:
-        pytest.skip("no compiled kernel: torch's own sums need the last noise beside the new")
-    watch, vectors = NoiseWatch(GAUSSIAN), torch.randn(4, 5000, generator=torch.Generator().manual_seed(1))
-    for released in vectors:
-        watch.see(torch.zeros(5000), released)
-    assert [kept.data_ptr() for kept in watch.__dict__.values() if isinstance(kept, torch.Tensor)] == []
-    assert torch.equal(watch._last[0], vectors[-1])
+def test_a_byte_a_number_of_the_last_noise_is_kept_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors = 3.0 * torch.randn(4, 5000, generator=torch.Generator().manual_seed(1))
+    vectors[-1, :3] = torch.tensor([math.nan, math.inf, -1e30])
+    expected = (vectors[-1] * (watched_parts.STEPS / 3.0)).nan_to_num(nan=-127.0).clamp(-127.0, 127.0).trunc()
+    for compiled in {kernel.COMPILED, None}:
+        monkeypatch.setattr(kernel, "COMPILED", compiled)
+        watch = NoiseWatch(GAUSSIAN)
+        for released in vectors:
+            watch.see(torch.zeros(5000), released)
+        assert [kept.data_ptr() for kept in watch.__dict__.values() if isinstance(kept, Tensor)] == []
+        assert watch._last[0].dtype == torch.int8
+        assert torch.equal(watch._last[0].float(), expected)
+        assert not watch.is_as_claimed
+
+
+@pytest.mark.parametrize("mechanism", [GAUSSIAN, CIRCULAR, ROUND], ids=["real", "circular", "nearly circular"])
+@pytest.mark.parametrize("numbers", [2, 7, 100, 9001])
+def test_rounded_noise_never_makes_a_product_longer(mechanism: Gaussian | ComplexGaussian, numbers: int) -> None:
+    """Sums of absolute products with what is kept are at most those with the noise itself, and nearly as large where noise comes again."""
+    noise = torch.randn(numbers, generator=torch.Generator().manual_seed(numbers)) * mechanism.noise_scale
+    passes = Passes.of(mechanism, AddedUp())
+    assert passes is not None
+    kept = passes.restored(passes.rounded(noise))
+    assert (kept.abs() <= noise.abs() * (1.0 + 1e-6)).all()
+    assert (kept * noise >= 0.0).all()
+    assert numbers < 100 or float(kept @ noise) > 0.96 * float(noise @ noise)
+
+
+@pytest.mark.parametrize("size", [2, 10, 4096, 5000])
+@pytest.mark.parametrize("mechanism", [GAUSSIAN, CIRCULAR, ROUND], ids=["real", "circular", "nearly circular"])
+def test_parts_of_a_release_are_looked_at_as_the_whole(mechanism: Noise, size: int) -> None:
+    generator, seen = torch.Generator().manual_seed(size), []
+    releases = [torch.randn(2, numbers, generator=generator) for numbers in (5000, 5000, 4999, 4999)]
+    for step in (size, 5000):
+        watch = NoiseWatch(mechanism)
+        for vector, released in releases:
+            watch.begin(vector, 0)
+            for first in range(0, len(vector), step):
+                watch.see_part(vector[first : first + step], released[first : first + step], first)
+            watch.end(0)
+        watch._add()
+        sums = (watch._sums, *watch._products.values(), *watch._added.sums())
+        seen.append([value for one in sums for value in asdict(one).values()])
+    assert seen[0] == pytest.approx(seen[1], rel=1e-5, abs=1e-3)
+    assert seen[0][0] == (19_998 if mechanism is GAUSSIAN else 9998)
 
 
 @pytest.mark.parametrize("rows", [60, 61])

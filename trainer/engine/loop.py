@@ -253,9 +253,14 @@ class PrivateLoop:
             vector = self._correlated.encoded(step, vector)
         if self._may_be_held:
             vector = releasing.held(self.plan.mechanism, vector)
-        released = releasing.release(self.plan.mechanism, vector, site.randomness.noise_source(step, vector))
-        if self.watch is not None:
-            self.watch.see(vector, released, place)
+        source = site.randomness.noise_source(step, vector)
+        if site.randomness.binds_noise:
+            # What was released is written down, as one.
+            released = releasing.release(self.plan.mechanism, vector, source)
+            if self.watch is not None:
+                self.watch.see(vector, released, place)
+        else:
+            released = releasing.released_over(self.plan.mechanism, vector, source, self.watch, place)
         return self.team.sum(released if self._correlated is None else self._correlated.decoded(released))
 
     def _units(self, state: TrainingState, site: Site) -> Tensor:

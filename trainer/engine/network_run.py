@@ -121,7 +121,10 @@ class Optimization(Protocol):
         ...
 
     def updated(self, state: dict[str, Tensor], parameters: Tensor, gradient: Tensor, step: int, /) -> tuple[Tensor, dict[str, Tensor]]:
-        """New parameters and state after ``step``, counted from 1; both depend on the arguments alone, so that a run can be resumed."""
+        """New parameters and state after ``step``, counted from 1; both depend on the arguments alone, so that a run can be resumed.
+
+        The gradient may be overwritten.
+        """
         ...
 
 
@@ -151,7 +154,8 @@ class Descent:
         return initial_state(self.optimizer, parameters) | averaged
 
     def updated(self, state: dict[str, Tensor], parameters: Tensor, gradient: Tensor, step: int, /) -> tuple[Tensor, dict[str, Tensor]]:
-        moved, own = update(self.optimizer, state, parameters, gradient, step, self.steps, self.noise_std)
+        into = gradient if gradient.dtype == parameters.dtype else None
+        moved, own = update(self.optimizer, state, parameters, gradient, step, self.steps, self.noise_std, into)
         if self.averaging is not None:
             own[AVERAGE] = torch.lerp(moved, state[AVERAGE], self.averaging.kept(step))
         return moved, own

@@ -12,23 +12,16 @@ from typing import final
 import torch
 from torch import Tensor
 
-from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, LocalGaussian, LocalLaplace
+from zetadp.mechanisms import ComplexGaussian, Laplace, LocalLaplace
 from zetadp.mechanisms.noise_test import NoiseSums, NumberNoise, Products, are_sums_of_fair_signs, are_unrelated, has_claimed_scale
-from zetadp.mechanisms.sampling import kernel
+from zetadp.trainer.engine.noise import added_up
+from zetadp.trainer.engine.noise.added_up import TOGETHER, AddedUp
+from zetadp.trainer.engine.noise.watched_parts import NEARLY_CIRCULAR, Passes
 from zetadp.trainer.engine.team.interface import Team
 from zetadp.trainer.specs.findings.runs import NoiseFindings, Status
 
 BLOCK = 2**20
 """How many numbers are added in their own type, often float32; sums over blocks are added in float64."""
-
-FIRST = 2**14
-"""Numbers at the beginning of a release that are also summed up: over all releases each, and all of a release together."""
-
-TOGETHER = 64
-"""Releases whose sums leave an accelerator together: each transfer waits for all that was asked of it before."""
-
-NEARLY_CIRCULAR = 0.25
-"""From this ratio on (complex noise's least deviation in any direction to its greatest), float32 sums keep the smaller one's digits."""
 
 
 class Partner(Enum):
@@ -44,52 +37,6 @@ Summed = list[tuple[Partner | None, int, int]]
 
 
 @final
-class AddedUp:
-    r"""Sums of the first numbers of every release: of each number over the releases, and of each release over its numbers.
-
-    In float64, so that no number of releases costs digits. Noise that repeats itself at any distance makes the first, or the second, too
-    large, or with changing signs too small.
-    """
-
-    def __init__(self) -> None:
-        self._releases = 0
-        self._total: Tensor | None = None
-        # Of sums over a release's numbers: those of the last few, and of all before as many as there were, squares and products.
-        self._waiting: list[Tensor] = []
-        self._of_releases = NoiseSums(0, 0.0)
-        # Over the releases before those of another length.
-        self._before = NoiseSums(0, 0.0)
-
-    def see(self, numbers: Tensor) -> None:
-        """Takes in the noise of one release, (numbers,)."""
-        if not len(numbers):
-            return
-        wide = torch.complex128 if numbers.is_complex() else torch.float64
-        if self._total is not None and len(self._total) != len(numbers):
-            self._before, self._total = self._over_releases(), None
-        if self._total is None:
-            self._total, self._releases = torch.zeros_like(numbers, dtype=wide), 0
-        self._total += numbers
-        self._releases += 1
-        self._waiting.append(numbers.sum(dtype=wide) * len(numbers) ** -0.5)
-        if len(self._waiting) == TOGETHER:
-            self._add()
-
-    def sums(self) -> tuple[NoiseSums, NoiseSums]:
-        """Of sums over releases, and over numbers, each divided by the root of how many were added."""
-        self._add()
-        return self._over_releases(), self._of_releases
-
-    def _add(self) -> None:
-        if self._waiting:
-            self._of_releases += _squares(torch.stack(self._waiting))
-            self._waiting.clear()
-
-    def _over_releases(self) -> NoiseSums:
-        return self._before if self._total is None else self._before + _squares(self._total / math.sqrt(self._releases))
-
-
-@final
 class NoiseWatch:
     r"""Sums over the noise of this attempt's releases, and the last noise of every place.
 
@@ -101,7 +48,8 @@ class NoiseWatch:
         self._sums = NoiseSums(0, 0.0)
         self._added = AddedUp()
         self._products = dict.fromkeys(Partner, Products())
-        # The numbers to multiply by, for each place; the last place; memory for the next release.
+        self._passes = Passes.of(mechanism, self._added)
+        # The numbers to multiply by, for each place, rounded towards 0 where a pass left them; the last place; memory for the next release.
         self._last: dict[int, Tensor] = {}
         self._last_place = 0
         self._spare: Tensor | None = None
@@ -150,43 +98,51 @@ class NoiseWatch:
           released: the same reals after it.
           place: where the noise was drawn, if several places release in turn, each with its own noise.
         """
-        if vector.numel() > self._most:
-            # One more: an odd number of them is released with another one as complex pairs.
-            self._most, self._widest = vector.numel(), 1.0 / self._mechanism.contracted_to(vector.numel() + 1)
-        if not self._seen_in_one_pass(vector, released, place):
-            noise = torch.sub(released, vector, out=self._room(vector, released))
-            self._see(noise, place)
-            self._spare, self._last[place] = self._last.get(place), noise
+        if self.takes_parts_of(vector, place) and self.takes_parts_of(released, place) and vector.shape == released.shape:
+            self.begin(vector, place)
+            self.see_part(vector, released, 0)
+            self.end(place)
+            return
+        self._widen(vector)
+        noise = torch.sub(released, vector, out=self._room(vector, released))
+        self._see(noise, place)
+        self._spare, self._last[place] = self._last.get(place), noise
         # After the products: of Laplace noise signs are left.
-        self._added.see(self._numbers(self._last[place])[:FIRST])
+        self._added.see(self._numbers(noise)[: added_up.FIRST])
         self._last_place = place
         self._releases += 1
 
-    def _seen_in_one_pass(self, vector: Tensor, released: Tensor, place: int) -> bool:
-        """Where the kernel supports it: float32 vectors with normal noise, and the same place as last time. Writes over the last noise."""
-        last, is_complex = self._last.get(place), isinstance(self._mechanism, ComplexGaussian)
-        fits = last is not None and (last.shape, last.dtype, last.device) == (vector.shape, torch.float32, vector.device)
-        noise = last if last is not None and fits else self._room(vector, released)
-        same = all(one.dtype == torch.float32 and one.is_contiguous() for one in (vector, released, noise))
-        normal = isinstance(self._mechanism, Gaussian | LocalGaussian | ComplexGaussian)
-        if not (same and normal and noise.device.type == "cpu" and noise.dim() == 1 and place == self._last_place):
-            return False
-        each = 2 if is_complex else 1
-        numbers = len(noise) // each
-        shift = (numbers + self._releases % 2) // 2
-        one, other, of_noise = (values.detach()[: numbers * each].numpy() for values in (vector, released, noise))
-        partner = of_noise if fits else of_noise[:0]
-        found = kernel.watched(one, other, partner, of_noise, each * shift)
-        if found is None:
-            return False
-        self._last[place], self._spare = noise, None
-        own, step, half = (Products(0, *sums) if is_complex else Products(0, sums[0] + sums[1]) for sums in found)
-        self._sums += NoiseSums(numbers, own.real, own.imaginary, own.real_imaginary)
-        if len(partner):
-            self._products[Partner.STEP] += replace(step, count=numbers)
-        if numbers > 1:
-            self._products[Partner.HALF] += replace(half, count=numbers - shift)
-        return True
+    def takes_parts_of(self, vector: Tensor, place: int = 0) -> bool:
+        """Whether a release of this vector may be looked at a part at a time: see ``begin``."""
+        fits = vector.dtype == torch.float32 and vector.dim() == 1 and vector.device.type == "cpu" and vector.is_contiguous()
+        return fits and self._passes is not None and place == self._last_place
+
+    def begin(self, vector: Tensor, place: int) -> None:
+        """Before the parts of one release, ``see_part`` in their order; ``end`` follows. Only the vector's shape is looked at."""
+        assert self._passes is not None
+        self._widen(vector)
+        last = self._last.get(place)
+        if last is not None and last.dtype != torch.int8:
+            last = self._passes.rounded(last) if last.shape == vector.shape else None
+        self._last[place] = self._passes.begin(len(vector), last, self._releases)
+        self._spare = None
+
+    def see_part(self, before: Tensor, after: Tensor, first: int) -> None:
+        """``see`` for a part of the vector: its numbers from number ``first`` on, which is even."""
+        assert self._passes is not None
+        self._passes.see(before, after, first)
+
+    def end(self, place: int) -> None:
+        """After all parts of a release."""
+        assert self._passes is not None
+        self._passes.end()
+        self._last_place = place
+        self._releases += 1
+
+    def _widen(self, vector: Tensor) -> None:
+        if vector.numel() > self._most:
+            # One more: an odd number of them is released with another one as complex pairs.
+            self._most, self._widest = vector.numel(), 1.0 / self._mechanism.contracted_to(vector.numel() + 1)
 
     def _see(self, noise: Tensor, place: int) -> None:
         numbers = self._numbers(noise)
@@ -206,6 +162,11 @@ class NoiseWatch:
 
     def _add(self) -> None:
         """What waits, in one transfer from the device."""
+        if self._passes is not None:
+            own, step, half = self._passes.taken()
+            self._sums += own
+            self._products[Partner.STEP] += step
+            self._products[Partner.HALF] += half
         if not self._waiting:
             return
         values = iter(torch.cat([sums for sums, _ in self._waiting]).tolist())
@@ -238,6 +199,13 @@ class NoiseWatch:
         flat = noise.reshape(-1)
         return torch.view_as_complex(flat[: len(flat) // 2 * 2].reshape(-1, 2)) if isinstance(self._mechanism, ComplexGaussian) else flat
 
+    def _restored(self, last: Tensor) -> Tensor:
+        """Noise that a pass left, or noise itself."""
+        if last.dtype != torch.int8:
+            return last
+        assert self._passes is not None
+        return self._passes.restored(last)
+
     def _pairs(self, noise: Tensor, place: int) -> Iterator[tuple[Partner, Tensor, Tensor]]:
         numbers = self._numbers(noise)
         last = {Partner.STEP: self._last.get(place)}
@@ -245,7 +213,7 @@ class NoiseWatch:
             last[Partner.PLACE] = self._last.get(self._last_place)
         for partner, other in last.items():
             if other is not None and other.shape == noise.shape:
-                yield partner, numbers, self._numbers(other)
+                yield partner, numbers, self._numbers(self._restored(other).to(noise.dtype))
         # Halves of the rows, where there are rows, so that noise shared by all rows is found too.
         rows = noise.shape[0] if noise.dim() > 1 and noise.shape[0] > 1 else len(numbers)
         if rows > 1:
@@ -259,13 +227,6 @@ def _inner(x: Tensor, y: Tensor) -> list[Tensor]:
     dots = (torch.dot, torch.vdot) if x.is_complex() else (torch.dot,)
     blocks = [(x, y)] if len(x) <= BLOCK else zip(x.split(BLOCK), y.split(BLOCK), strict=True)
     return [dot(one, other) for one, other in blocks for dot in dots]
-
-
-def _squares(x: Tensor) -> NoiseSums:
-    """How many there are, the sums of their squares, real and imaginary, and of the products of the two."""
-    real, imaginary = (x.real, x.imag) if x.is_complex() else (x, torch.zeros_like(x))
-    sums = torch.stack((torch.dot(real, real), torch.dot(imaginary, imaginary), torch.dot(real, imaginary)))
-    return NoiseSums(len(x), *sums.tolist())
 
 
 def _products(sums: list[complex]) -> Products:

@@ -15,6 +15,7 @@ from torch.nn.functional import pad
 
 from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, NoiseSource
 from zetadp.mechanisms.sampling.grid import FEW, LARGEST
+from zetadp.trainer.engine.noise.noise_watch import NoiseWatch
 from zetadp.trainer.specs.execution_plan import AdaptiveClipping, Clipping
 
 SMALLEST_BOUND, LARGEST_BOUND = 1e-30, 1e30
@@ -27,6 +28,8 @@ The clipping margin covers the rounding of sums of at most 2048 terms, and a Poi
 with probability below e^-390 (Chernoff: exp(-1024 (2 ln 2 - 1))).
 """
 
+PART = 2**16
+"""Numbers that are released and looked at together: what there is of them twice stays in a processor's cache."""
 
 HELD = LARGEST / 2.0
 """In units of the noise's scale. Half, for the contraction and rounding before a release compares with ``LARGEST``."""
@@ -111,6 +114,45 @@ def release(mechanism: ComplexGaussian | Gaussian | Laplace, vector: Tensor, sou
     length = len(vector)
     paired = vector if length % 2 == 0 else pad(vector, (0, 1))
     return torch.view_as_real(mechanism.release(torch.view_as_complex(paired.reshape(-1, 2)), source)).reshape(-1)[:length]
+
+
+def released_over(
+    mechanism: ComplexGaussian | Gaussian | Laplace, vector: Tensor, source: NoiseSource[Tensor], watch: NoiseWatch | None, place: int
+) -> Tensor:
+    """``release`` of a vector that nobody needs afterwards, which ``watch`` sees: over the vector itself, a part at a time, where it can be
+    done and there is more than one part."""
+    if not _takes_parts(mechanism, vector) or not (watch is None or watch.takes_parts_of(vector, place)):
+        released = release(mechanism, vector, source)
+        if watch is not None:
+            watch.see(vector, released, place)
+        return released
+    assert not isinstance(mechanism, Laplace)
+    if watch is not None:
+        watch.begin(vector, place)
+    for first in range(0, len(vector) - FEW, PART):
+        part = vector[first:] if first + PART >= len(vector) - FEW else vector[first : first + PART]
+        released = _released_part(mechanism, part, source, len(vector))
+        if watch is not None:
+            watch.see_part(part, released, first)
+        part.copy_(released)
+    if watch is not None:
+        watch.end(place)
+    return vector
+
+
+def _takes_parts(mechanism: ComplexGaussian | Gaussian | Laplace, vector: Tensor) -> bool:
+    if vector.device.type != "cpu" or not vector.is_contiguous() or len(vector) <= PART + FEW:
+        return False
+    return isinstance(mechanism, Gaussian) or (isinstance(mechanism, ComplexGaussian) and mechanism.is_circular)
+
+
+def _released_part(mechanism: ComplexGaussian | Gaussian, part: Tensor, source: NoiseSource[Tensor], length: int) -> Tensor:
+    """Of a vector of this length."""
+    if isinstance(mechanism, Gaussian):
+        return mechanism.release_part(part, source, length)
+    paired = part if len(part) % 2 == 0 else pad(part, (0, 1))
+    found = mechanism.release_part(torch.view_as_complex(paired.view(-1, 2)), source, (length + 1) // 2)
+    return torch.view_as_real(found).view(-1)[: len(part)]
 
 
 def gradient(clipping: Clipping, released: Tensor, divisor: int, bound: float, dtype: torch.dtype = torch.float32) -> Gradient:
