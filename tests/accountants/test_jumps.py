@@ -49,6 +49,8 @@ def releases_of(question):
         Question(0.01, 3.0, 1, 1e-60),
         Question(3e-5, 0.5, 1, 1e-12, group=4),
         Question(2e-5, 0.3, 1, 1e-9, adjacency=REPLACE_ONE),
+        Question(4e-7, 2.1, 1, 1e-280),
+        Question(1e-6, 1.2, 1, 1e-200, adjacency=REPLACE_ONE),
     ],
     ids=Question.text,
 )
@@ -219,6 +221,11 @@ WIDE = [
     Question(1.4e-3, 0.22, 200, 1e-270, group=3, adjacency=REPLACE_ONE),
     Question(0.5, 0.125, 1200, 6e-11, group=3, adjacency=REPLACE_ONE),
     Question(1.0, 0.072, 11, 5e-268, sizes=(567, 945)),
+    Question(1.1e-7, 0.53, 235_000, 7.6e-65, adjacency=REPLACE_ONE),
+    Question(4.6e-7, 0.126, 330_000, 2e-280, adjacency=REPLACE_ONE),
+    Question(4e-6, 1.7, 25_600, 8e-282),
+    Question(1.0, 8.0, 4, 1e-297, sizes=(19, 1_686_662)),
+    Question(1.0, 2.1, 2, 4.4e-282, sizes=(1, 2_330_505)),
 ]
 """Of the kinds of random points with extremes that had no bracket, or one of more than 1e-5."""
 

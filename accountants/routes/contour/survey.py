@@ -1,0 +1,240 @@
+r"""Where to cut jumps from bulk, and at which tilts their parts are inverted: plans for ``jumps``, from sums on a coarse grid.
+
+Estimates choose where a jump begins, where P ends, how many jumps matter and each part's tilt. Nothing proved rests on them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zetadp.accountants import deadline
+from zetadp.accountants.densities.transforms import TransformUnavailable
+from zetadp.accountants.densities.windowed import REACH, Cut
+from zetadp.accountants.routes.contour.parts import LARGEST_GAP, Jumps, Releases
+
+Floats = NDArray[np.float64]
+
+_MOST_JUMPS = 40
+"""In one part of its own."""
+
+_SHARES = np.array([0.0, 0.1, 0.25, 0.5, 0.75, 1.0])
+_STEEPER = np.array([1.0, 2.0, 5.0, 12.0, 30.0])
+_CENTRES, _FINER = 24, np.arange(-17, 18) / 18.0
+_NEAR = np.array([-1.5, -1.0, -0.7, -0.5, -0.35, -0.25, -0.17, -0.1, -0.05])
+_NODES, _TILTS, _ROOM = 3200, 192, 10.0
+"""The tilted law is further out than any probable outcome of P, by about so much."""
+
+_BEYOND_NATS = 19.0
+"""-log of the share of delta that may come from beyond the end of P, or from parts that aren't computed."""
+_FURTHER = 20.0
+_DEEP, _SHALLOW = 38.0, 25.0
+_EASY, _PLENTY = 6.0, 12.0
+"""Parts whose moments outweigh delta by no more than this, as a logarithm, are as good as any."""
+_FALLEN, _FEW_POINTS, _MOST_POINTS = 40.0, 300.0, 1e6
+
+
+@final
+class Piece(NamedTuple):
+    """A part as planned."""
+
+    jumps: Jumps
+    tilt: float
+    end: float
+    gap: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where jumps begin, the pieces that matter, those of fewer and of at least so many jumps, and the epsilon."""
+
+    centre: float
+    steepness: float
+    pieces: tuple[Piece, ...]
+    below: tuple[Piece, ...]
+    above: Piece | None
+    epsilon: float
+    score: float
+
+
+@final
+class Survey:
+    """One direction's releases on a coarse grid, down to deltas of e^log_delta."""
+
+    def __init__(self, releases: Releases, log_delta: float) -> None:
+        self._releases, self._log_delta = releases, log_delta
+        self._log_count = math.log(releases.count)
+        top = releases.upper.shifts[-1] + math.sqrt(2.0 * (60.0 - log_delta + self._log_count)) + _ROOM
+        self._x = np.linspace(-REACH, top, _NODES)
+        above, below = releases.upper.log(self._x), releases.lower.log(self._x)
+        self._loss = above - below
+        self._log_density = above - 0.5 * self._x**2 - 0.5 * math.log(2.0 * math.pi)
+        self._spacing = float(self._x[1] - self._x[0])
+        log_mass = self._log_density + math.log(self._spacing)
+        self._beyond = np.logaddexp.accumulate(log_mass[::-1])[::-1] + self._log_count
+        self._enough = int(np.argmax(self._beyond < log_delta - _BEYOND_NATS)) or _NODES - 1
+        largest = float(self._loss[self._enough])
+        if not largest > 0.0:
+            raise TransformUnavailable("its losses are all below 0")
+        self._tilts = np.geomspace(3e-3, 2e4, _TILTS) / largest
+        exponent = log_mass + self._tilts[:, None] * self._loss
+        self._before = np.logaddexp.accumulate(exponent, axis=1)
+        ends = self._enough + np.argmin(exponent[:, self._enough :], axis=1)
+        self._ends = ends
+        exponent[np.arange(_NODES) > ends[:, None]] = -math.inf
+        self._at_end = exponent[np.arange(_TILTS), ends] - math.log(self._spacing)
+        self._peak = exponent.max(axis=1)
+        self._terms = np.exp(exponent - self._peak[:, None])
+        self._slope = np.gradient(self._loss, self._x)
+        self._rate = -np.gradient(self._log_density, self._x)
+
+    def plans(self, epsilon: float) -> list[Plan]:
+        """Plans in the order in which they are worth a trial, for an epsilon of about the survey's delta."""
+        sized = list(self._sized(self._centres(epsilon)))
+        if not sized:
+            return []
+        found = [plan for one in sized if (plan := self._chosen(one, epsilon)) is not None]
+        if found:
+            best = min(found, key=lambda plan: plan.score).centre
+        else:
+            best = min(sized, key=lambda one: self._most(_least(one[1] - self._tilts * epsilon, self._tilts)[1]))[0].centre
+        finer = best + float(self._x[self._enough]) / _CENTRES * _FINER
+        found += [plan for one in self._sized(finer[finer > 0.0]) if (plan := self._chosen(one, epsilon)) is not None]
+        return sorted(found, key=lambda plan: plan.score)
+
+    def epsilon(self, guess: float) -> float:
+        """About the epsilon of the survey's delta, from above: a guess, or the least that Chernoff's bounds on a cut's parts leave."""
+        sized = self._sized(self._centres(guess))
+        bounds = [self._most(np.min((sizes - self._log_delta) / self._tilts, axis=1)) for _, sizes in sized]
+        return min((bound for bound in (guess, *bounds) if bound > 0.0), default=guess)
+
+    def _most(self, rows: Floats) -> float:
+        """Of what bounds the parts without a jump, with so many jumps and with any: that of the largest part."""
+        # Larger numbers than these are bounded as they fall, or by that of any.
+        falls = len(rows) == self._releases.count + 2 or rows[1:-2].max() > rows[-2]
+        return max(float(rows[0]), min(float(rows[-1]), float(rows[1:-1].max()) if falls else math.inf))
+
+    def _centres(self, epsilon: float) -> Floats:
+        high = float(self._x[self._enough])
+        # One jump that exceeds epsilon by itself: where losses are as rare as they are large, everything else is below.
+        alone = float(np.interp(epsilon, self._loss, self._x))
+        return np.concatenate([np.linspace(min(1.5, 0.3 * high), high, _CENTRES), alone + _NEAR])
+
+    def _sized(self, centres: Floats) -> Iterator[tuple[Cut, Floats]]:
+        """Cuts there, with the logarithms of their parts' bounds at epsilon 0: of each number of jumps, and of any, by tilt."""
+        deadline.check()
+        rates = np.repeat(np.interp(centres, self._x, self._rate), len(_STEEPER))
+        centres = np.repeat(centres, len(_STEEPER))
+        steep = np.maximum(2.5, np.minimum(np.maximum(centres, 2.5), np.maximum(10.0, 1.3 * rates + 1.0)))
+        steep *= np.tile(_STEEPER, len(centres) // len(_STEEPER))
+        turned = np.clip(steep * (self._x[:, None] - centres), -700.0, 700.0)
+        window = 1.0 / (1.0 + np.exp(-turned))
+        # What has no jump ends earlier: its window falls as well.
+        ends = np.argmax(self._beyond[:, None] - np.logaddexp(0.0, turned) < self._log_delta - _BEYOND_NATS - _FURTHER, axis=0)
+        with np.errstate(divide="ignore"):
+            jumps, bulk = (np.log(self._terms @ side) + self._peak[:, None] for side in (window, 1.0 - window))
+        alone = self._alone(centres, steep, ends)
+        for place, (centre, steepness) in enumerate(zip(centres.tolist(), steep.tolist(), strict=True)):
+            cut = Cut(centre, steepness, float(self._x[ends[place]]))
+            sizes = self._sizes(cut, (bulk[:, place], jumps[:, place], alone[:, place]))
+            if sizes is not None:
+                yield cut, sizes
+
+    def _alone(self, centres: Floats, steep: Floats, ends: NDArray[np.int64]) -> Floats:
+        """log of the moments of what has no jump, up to these ends; infinite where what is beyond them would matter."""
+        firsts = np.searchsorted(self._x, centres)
+        # What is before the centre, and a few places after it: the sum over jumps would hide both.
+        places = np.minimum(firsts + np.rint(np.maximum(ends - firsts, 0) * _SHARES[:, None]).astype(np.int64), _NODES - 1)
+        fall = np.logaddexp(0.0, steep * (self._x[places] - centres))
+        after = self._at(places) - fall + np.log(np.maximum(self._x[ends] - centres, self._spacing))
+        found = np.logaddexp(self._before[:, np.maximum(firsts - 1, 0)], after.max(axis=1))
+        return np.where(after[:, -1] < found - _SHALLOW - self._log_count, found, math.inf)
+
+    def _at(self, places: NDArray[np.int64]) -> Floats:
+        """log of P's density times e^{tilt loss} at these nodes, for each tilt."""
+        return self._log_density[places] + np.multiply.outer(self._tilts, self._loss[places])
+
+    def _sizes(self, short: Cut, columns: tuple[Floats, Floats, Floats]) -> Floats | None:
+        bulk, jumps, alone = columns
+        count = self._releases.count
+        numbers = np.arange(min(_MOST_JUMPS, count) + 1)
+        # What is left at the end of P must be nothing beside the moments; else such a tilt is none. The bulk's window has fallen there.
+        fallen = short.steepness * (self._x[self._ends] - short.centre)
+        fine = (self._at_end < jumps - _DEEP) & (self._at_end - fallen < bulk + self._log_count - _DEEP)
+        fine &= np.isfinite(jumps) & np.isfinite(bulk)
+        if not fine.any() or jumps[0] == -math.inf:
+            return None
+        jumps, bulk = np.where(fine, jumps, -700.0), np.where(np.isfinite(bulk), bulk, 0.0)
+        logs = np.array([0.0, *np.cumsum([math.log(count - k) - math.log(k + 1.0) for k in numbers[:-1].tolist()])])
+        sizes = np.where(fine, logs[:, None] + (count - numbers)[:, None] * bulk + numbers[:, None] * jumps, math.inf)
+        sizes[0] = count * alone
+        any_size = np.where(fine, Jumps(None).log_size(count, bulk, jumps), math.inf)
+        return np.vstack([sizes, any_size]) - np.log(self._tilts) - np.log1p(self._tilts)
+
+    def _chosen(self, sized: tuple[Cut, Floats], epsilon: float) -> Plan | None:
+        """The plan for a cut, or None if it has none that is worth a trial."""
+        (short, sizes), log_delta = sized, self._log_delta
+        places, bounds = _least(sizes - self._tilts * epsilon, self._tilts)
+        gaps = bounds - log_delta
+
+        def piece(row: int, jumps: Jumps) -> Piece:
+            place = int(places[row])
+            end = float(self._x[self._ends[place]]) if row else short.end
+            return Piece(jumps, float(self._tilts[place]), end, float(gaps[row]))
+
+        needed = np.flatnonzero(bounds[:-1] > log_delta - _BEYOND_NATS)
+        if len(needed) == 0:
+            return None
+        first, last = int(needed[0]), int(needed[-1])
+        above = None
+        if gaps[-1] > _PLENTY and first <= last < len(bounds) - 2:
+            pieces = [piece(k, Jumps(k)) for k in range(first, last + 1)]
+            above = piece(last + 1, Jumps(last + 1))
+        elif gaps[-1] > _PLENTY and last == self._releases.count:
+            pieces = [piece(k, Jumps(k)) for k in range(first, last + 1)]
+        else:
+            first = min(first, 1)
+            pieces = [*([piece(0, Jumps(0))] if first == 0 else []), piece(-1, Jumps(None))]
+        below = tuple(piece(k, Jumps(k)) for k in range(first))
+        gap = max(one.gap for one in pieces)
+        if not gap < LARGEST_GAP:
+            return None
+        cost = sum(self._points(short, one) for one in pieces)
+        score = max(gap - _EASY, 0.0) + max(math.log(cost / _FEW_POINTS), 0.0) + 0.2 * len(pieces)
+        if not cost < _MOST_POINTS:
+            return None
+        return Plan(short.centre, short.steepness, tuple(pieces), below, above, epsilon, score)
+
+    def _points(self, cut: Cut, piece: Piece) -> float:
+        """About how many points a contour takes until what bounds the moment function has fallen: where losses hardly rise it is slow."""
+        span, below, count = max(self._releases.upper.span, self._releases.lower.span), self._releases.lower.span, self._releases.count
+        narrow = math.sqrt(40.0 / (piece.tilt + 1.0)) / below if below > 0.0 else math.inf
+        y = 0.8 * min(3.0, 0.5 * math.pi / span, 2.6 / cut.steepness, narrow)
+        inside = self._x <= piece.end
+        slopes, need = np.maximum(self._slope[inside], 0.0), _FALLEN + max(piece.gap, 0.0)
+        sign = -1.0 if piece.jumps.number == 0 else 1.0
+        sizes = (self._log_density + piece.tilt * self._loss - np.logaddexp(0.0, -sign * cut.steepness * (self._x - cut.centre)))[inside]
+        sizes -= float(np.max(sizes))
+        if piece.jumps.number == 0:
+            y = min(y, 1.0 / math.sqrt(count))
+            heights = np.geomspace(1.0, 1e7, 30) * piece.tilt
+            weights = np.exp(sizes) / np.exp(sizes).sum()
+            fallen = -count * np.log(np.maximum(np.exp(-heights[:, None] * slopes * y) @ weights, 1e-300))
+            good = np.flatnonzero(fallen > need)
+            height = float(heights[good[0]]) if len(good) else math.inf
+        else:
+            height = float(np.max(np.maximum(sizes + need, 0.0) / np.maximum(slopes * y, 1e-300)))
+        points = height * _FALLEN / (2.0 * math.pi * piece.tilt)
+        # A bulk that decays so late is one loss that nearly all outcomes have.
+        return points if piece.jumps.number != 0 or points < _MOST_POINTS / 60.0 else math.inf
+
+
+def _least(heights: Floats, tilts: Floats) -> tuple[NDArray[np.int64], Floats]:
+    """Of each row: the place of the least height, and about the logarithm of the integral of moduli there."""
+    places = np.argmin(heights, axis=1)
+    return places, heights[np.arange(len(heights)), places] + np.log(tilts[places])
