@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 from fractions import Fraction
-from typing import NamedTuple, final
+from typing import Literal, NamedTuple, final
 
 from zetadp.accountants.conversions import check_prior
 from zetadp.accountants.profile import check_alpha
@@ -49,14 +49,14 @@ class NeighbourWords(NamedTuple):
     shown: str
 
 
-_SHOWN = "That the {unit} is in the data at all isn't hidden."
+_SHOWN = "The {unit}'s presence in the data isn't hidden."
 
 NEIGHBOURS = {
     Adjacency.ADD_REMOVE: NeighbourWords(
         choice="one {unit} more or less",
         otherwise="had the {unit} been left out",
         true="this very {unit} wasn't left out",
-        question="whether this {unit} was included or left out",
+        question="whether this {unit} was included",
         absent="the {unit} was left out",
         present="the {unit} was included",
         shown="",
@@ -65,7 +65,7 @@ NEIGHBOURS = {
         choice="one {unit}'s data replaced by another's",
         otherwise="had the {unit}'s data been replaced by another's",
         true="this very {unit}'s data weren't replaced by another's",
-        question="whether this {unit}'s data are the real ones or another's",
+        question="whether this {unit}'s data are another's",
         absent="the {unit}'s data were replaced by another's",
         present="the {unit}'s data are the real ones",
         shown=_SHOWN,
@@ -74,13 +74,17 @@ NEIGHBOURS = {
         choice="one {unit}'s data blanked out",
         otherwise="had the {unit}'s data been blanked out",
         true="this very {unit}'s data weren't blanked out",
-        question="whether this {unit}'s data are the real ones or blanked out",
+        question="whether this {unit}'s data are blanked out",
         absent="the {unit}'s data were blanked out",
         present="the {unit}'s data are the real ones",
         shown=_SHOWN,
     ),
 }
 """Every page words an adjacency by this table."""
+
+
+Tone = Literal["good", "warn", "bad"]
+"""How loudly a page shows a strength."""
 
 
 @final
@@ -92,19 +96,21 @@ class Strength(NamedTuple):
       guess: the largest probability of a right guess from even odds, in percent, rounded up as ``percent_up`` shows it.
       delta: the largest delta.
       publishes: whether delta times the number of units may be 1 or more, so that it would allow publishing one of them whole.
+      tone: how pages show it.
     """
 
     name: str
     guess: float
     delta: float
     publishes: bool
+    tone: Tone
 
 
 STRENGTHS = (
-    Strength("strong", 75.0, 1e-6, publishes=False),
-    Strength("moderate", 90.0, 1e-5, publishes=False),
-    Strength("weak", 99.0, 1e-3, publishes=True),
-    Strength("almost no", 100.0, 1.0, publishes=True),
+    Strength("strong", 75.0, 1e-6, publishes=False, tone="good"),
+    Strength("moderate", 90.0, 1e-5, publishes=False, tone="warn"),
+    Strength("weak", 99.0, 1e-3, publishes=True, tone="bad"),
+    Strength("almost no", 100.0, 1.0, publishes=True, tone="bad"),
 )
 """From the strongest on; certificates and pages call a guarantee by the first whose limits it keeps."""
 
@@ -203,6 +209,17 @@ def strength(success: float, delta: Decimal, units: int | None) -> Strength:
     guess = Fraction(percent_up(Fraction(success)).removesuffix(" %"))
     publishes = units is not None and delta * units >= 1
     return next(one for one in STRENGTHS if guess <= one.guess and delta <= Decimal(repr(one.delta)) and publishes <= one.publishes)
+
+
+def publication_sentence(delta: str, unit: PrivacyUnit) -> str | None:
+    r"""What delta allows beside what epsilon bounds; None where it allows nothing.
+
+    >>> publication_sentence("0.00001", "patient")
+    "Delta allows even publishing the patient's data, with probability up to 0.00001."
+    """
+    if Decimal(delta) <= 0:
+        return None
+    return f"Delta allows even publishing the {_spelled(unit)}'s data, with probability up to {delta}."
 
 
 def strengths_in_words() -> str:

@@ -2,20 +2,23 @@ r"""What can void a calculator's epsilon, shown directly with it. A certificate 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from zetadp.accountants import Event, neighbourhood, non_private_reason, releases
 from zetadp.accountants.leaf import Selection, unfolded, unshuffled
 from zetadp.mechanisms import Assumption
 from zetadp.mechanisms.declared.base import Guarantee
 
 _ASSUMPTIONS = {
-    Assumption.SENSITIVITY_AS_COMPUTED: "noise is drawn and added exactly: the lowest bits of a sum with float noise reveal who is in it",
-    Assumption.AS_DECLARED: "what is only declared holds for every two neighbours, whatever was released before",
-    Assumption.INDEPENDENT_NOISE: "the noise of every coordinate and release is drawn independently",
+    Assumption.SENSITIVITY_AS_COMPUTED: "noise is drawn and added without floating-point error",
+    Assumption.AS_DECLARED: "the declaration is true for every two neighbours, whatever was released before",
+    Assumption.INDEPENDENT_NOISE: "noise is independent across coordinates and releases",
 }
+_BOTH = "noise is independent across coordinates and releases, and free of floating-point error"
 
 _SELECTED = "of the runs that the best was chosen from nothing else is released, nor how many there were"
 _SHUFFLED = "every record is in exactly one batch of an epoch, and the batches' number and sizes are public"
-_SAMPLED = "samples are drawn as stated, afresh each time, and nobody learns who is in one"
+_SAMPLED = "samples are drawn as stated, afresh each time and in secret"
 
 
 def caveats_of(event: Event) -> tuple[str, ...]:
@@ -25,7 +28,7 @@ def caveats_of(event: Event) -> tuple[str, ...]:
     >>> from zetadp.mechanisms import Gaussian, Sensitivity
     >>> noise = Gaussian(std=1.0, sensitivity=Sensitivity(l2=1.0, adjacency="add_remove", unit="patient"))
     >>> caveats_of(Release(mechanism=noise))[0]
-    'one patient moves each query by no more than the stated sensitivity'
+    "no patient's effect exceeds the stated sensitivity"
     """
     neighbours = neighbourhood(event)
     if neighbours is None or non_private_reason(event) is not None:
@@ -37,10 +40,20 @@ def caveats_of(event: Event) -> tuple[str, ...]:
     assumed = dict.fromkeys(one for leaf in (*whole_event, *found) for one in type(leaf.mechanism).FACTS.assumptions)
     whole = neighbours[1].replace("_", " ")
     return (
-        *(f"one {unit.replace('_', ' ')} moves each query by no more than the stated sensitivity" for unit in units),
+        *(f"no {unit.replace('_', ' ')}'s effect exceeds the stated sensitivity" for unit in units),
         *((f"one {whole} holds no more than the stated number of units",) if any(leaf.group > 1 for leaf in found) else ()),
-        *(_ASSUMPTIONS[one] for one in assumed),
+        *_assumptions(assumed),
         *((_SELECTED,) if any(isinstance(leaf.mechanism, Selection) for leaf in whole_event) else ()),
         *((_SHUFFLED,) if any(leaf.scheme == "shuffled" for leaf in found) else ()),
         *((_SAMPLED,) if any(not leaf.is_whole for leaf in unshuffled(found)) else ()),
     )
+
+
+def _assumptions(assumed: Iterable[Assumption]) -> Iterator[str]:
+    """Each in a line; what is assumed of the noise in one, since it stands beside every figure."""
+    found = list(assumed)
+    of_noise = {Assumption.SENSITIVITY_AS_COMPUTED, Assumption.INDEPENDENT_NOISE}
+    if of_noise <= set(found):
+        yield _BOTH
+        found = [one for one in found if one not in of_noise]
+    yield from (_ASSUMPTIONS[one] for one in found)

@@ -16,11 +16,13 @@ from zetadp.accountants.attack_sentences import (
     EVEN_ODDS,
     FALSE_POSITIVES,
     Neighbours,
+    Tone,
     guessing_rates,
     guessing_sentence,
     naming_rate,
     naming_sentence,
     percent_up,
+    publication_sentence,
     strength,
     strengths_in_words,
 )
@@ -79,19 +81,23 @@ class Meaning(Value):
 
     Attributes:
       strength: our word for the protection: strong, moderate, weak, almost no; "no" if nothing is promised.
+      tone: how loudly to show it: good, warn or bad.
       guess: a guess from even odds, and how often it is right at most.
       naming: a test that would name an absent unit with probability 1 %, and how often it names a present one at most.
       trade_off: the least false negative rates at the requested false positive rates.
       guess_percent, naming_percent: these bounds in percent, as in the sentences.
+      publication: what delta allows beside that; null where it allows nothing, or nothing is promised.
       strengths: what the words for a strength mean.
     """
 
     strength: str
+    tone: Tone
     guess: SuccessAt
     naming: TradeOffAt
     trade_off: tuple[TradeOffAt, ...]
     guess_percent: str
     naming_percent: str
+    publication: str | None
     strengths: str
 
 
@@ -114,19 +120,22 @@ def meaning_of(request: MeaningRequest, desk: Calculators) -> Meaning:
             TradeOffAt(alpha=alpha, beta=0.0, sentence=naming_sentence(alpha, 0.0, neighbours))
             for alpha in (FALSE_POSITIVES, *request.alphas)
         )
-        word = "no"
+        word, tone = "no", "bad"
     else:
         event = Release(mechanism=_declared(epsilon, delta, neighbours))
         found = desk.profile(ProfileRequest(event=event, alphas=(FALSE_POSITIVES, *request.alphas), priors=(EVEN_ODDS,)))
         [guess], [naming, *curve] = found.bayes_success, found.trade_off
-        word = strength(guess.success, Decimal(str(request.delta)), request.units).name
+        found_strength = strength(guess.success, Decimal(str(request.delta)), request.units)
+        word, tone = found_strength.name, found_strength.tone
     return Meaning(
         strength=word,
+        tone=tone,
         guess=guess,
         naming=naming,
         trade_off=tuple(curve),
         guess_percent=_percent(guessing_rates(EVEN_ODDS, guess.success)[0]),
         naming_percent=_percent(naming_rate(FALSE_POSITIVES, naming.beta)),
+        publication=None if word == "no" else publication_sentence(_plain(request.delta), request.unit),
         strengths=strengths_in_words(),
     )
 
@@ -143,6 +152,14 @@ def _declared(epsilon: float, delta: float, neighbours: Neighbours) -> Approxima
 def _percent(rate: Fraction) -> str:
     """Without its sign; a bound this close to 1 is none, as in the sentences."""
     return percent_up(Fraction(1) if rate >= 1 - CERTAIN else rate).removesuffix(" %")
+
+
+def _plain(delta: float | str) -> str:
+    """As it was sent; a float without an exponent where that is short."""
+    if isinstance(delta, str):
+        return delta
+    value = Decimal(repr(delta))
+    return f"{value:f}" if value.adjusted() >= -6 else str(value).lower()
 
 
 def _float_up(value: float | str) -> float:

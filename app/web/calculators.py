@@ -29,10 +29,10 @@ TITLES = {
     "complex_gaussian": "Complex Gaussian noise",
     "laplace": "Laplace noise",
     "complex_laplace": "Complex Laplace noise",
-    "spectral": "Spectral-DP: noise on low frequencies",
-    "local_laplace": "Local Laplace: each record on its own",
-    "local_gaussian": "Local Gaussian: each record on its own",
-    "duchi_linf": "Duchi's signs: each record on its own",
+    "spectral": "Spectral-DP",
+    "local_laplace": "Local Laplace noise",
+    "local_gaussian": "Local Gaussian noise",
+    "duchi_linf": "Duchi's local signs",
     "spof_coefficients": "SPOF's loss coefficients",
 }
 """A mechanism's name on the pages; its ``kind`` if it has none here."""

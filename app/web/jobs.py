@@ -51,7 +51,7 @@ def new_job() -> HTMLResponse:
 @router.get("/jobs/compare", response_class=HTMLResponse)
 def compare_jobs() -> HTMLResponse:
     """Several runs on the same axes; the address names them."""
-    return page("compare.html", "Runs compared", current="/jobs", modules=("core.js", "compare.js"))
+    return page("compare.html", "Compare runs", current="/jobs", modules=("core.js", "compare.js"))
 
 
 @router.get("/jobs/{job_id}", response_class=HTMLResponse)

@@ -39,14 +39,14 @@ STEPS = (
     ),
     Step(
         "profile",
-        "Ask what some noise guarantees",
+        "Ask what noise guarantees",
         "Gaussian noise of standard deviation 2 on a sum that one record can move by 1. No key is needed.",
         """curl -s {address}/v1/profiles -H 'content-type: application/json' -d '{
   "event": {"kind": "release", "mechanism": {"kind": "gaussian", "std": 2.0,
             "sensitivity": {"l2": 1.0, "adjacency": "add_remove", "unit": "record"}}},
   "epsilons": [1.0], "deltas": [1e-5]}'""",
-        "Each answer is an interval whose upper end is the guarantee. [The calculator](/calculators/gaussian?std=2) is a form for the "
-        "same, with plots folded below.",
+        "Each answer is an interval whose upper end is the guarantee. [The calculator](/calculators/gaussian?std=2) answers "
+        "the same question in a form, with plots.",
     ),
     Step(
         "key",
@@ -68,15 +68,16 @@ STEPS = (
         "With the model, the service's public keys, and the proof that the certificate is in the log.",
         """JOB=$(python -c 'import json; print(json.load(open("job.json"))["id"])')
 zetadp certificate "$JOB" --folder result""",
-        "It prints in words what was done and what that guarantees.",
+        "It prints what was done and what that guarantees, in words.",
     ),
     Step(
         "verify",
         "Verify it offline",
-        "Get the public keys once, over a channel that you trust; after that you need to ask nobody.",
+        "Get the public keys once, over a channel that you trust; after that you need nobody else.",
         """curl -s {address}/.well-known/jwks.json > keys-i-trust.json
 zetadp verify result/certificate.json --keys keys-i-trust.json""",
-        "It checks the signature and all digests and recomputes every figure. [The certificates page](/certificates) needs no shell.",
+        "It checks the signature and all digests and recomputes every figure. "
+        "[The certificates page](/certificates) does it without a shell.",
     ),
 )
 

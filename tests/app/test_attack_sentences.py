@@ -95,13 +95,12 @@ def test_a_calculators_caveats_are_those_of_its_event(client: TestClient) -> Non
     grouped = {"kind": "grouped", "size": 2, "unit": "person", "event": {"kind": "repeated", "count": 3, "event": sampled}}
     whole, of_groups = (client.post("/v1/profiles", json={"event": event}).json()["caveats"] for event in (release(), grouped))
     assert whole == [
-        "one record moves each query by no more than the stated sensitivity",
-        "noise is drawn and added exactly: the lowest bits of a sum with float noise reveal who is in it",
-        "the noise of every coordinate and release is drawn independently",
+        "no record's effect exceeds the stated sensitivity",
+        "noise is independent across coordinates and releases, and free of floating-point error",
     ]
     assert of_groups == [
         whole[0],
         "one person holds no more than the stated number of units",
         *whole[1:],
-        "samples are drawn as stated, afresh each time, and nobody learns who is in one",
+        "samples are drawn as stated, afresh each time and in secret",
     ]

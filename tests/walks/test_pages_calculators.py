@@ -103,7 +103,7 @@ def test_a_form_answers_what_the_api_answers_of_the_event_it_makes(query: str, o
     shown = float(headline(page).split(" ")[3])
     assert answer["epsilon"][0]["upper"] <= shown <= answer["epsilon"][0]["upper"] * 1.001
     assert page.locator("#steps tr").count() > 1
-    unfold(page, "Share or repeat it")
+    unfold(page, "Share or repeat")
     page.click("#as-event")
     settle(page)
     assert float(headline(page).split(" ")[3]) == shown
@@ -141,7 +141,7 @@ def test_any_event_is_answered_as_json_and_refused_in_the_services_words(opened:
     page.select_option("#example", label="(epsilon, delta)-DP")
     settle(page)
     assert headline(page) == "epsilon at most 0.5 at delta 0.00001"
-    assert "approximate_dp" in page.inner_text("#steps")
+    assert "approximate_dp" in page.text_content("#steps")
     assert complaints.lines == []
     page.fill("#event", '{"kind": "release"')
     page.locator("#event-problem", has_text="This isn't JSON").wait_for()

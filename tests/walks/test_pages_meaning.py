@@ -32,13 +32,13 @@ def test_the_first_page_shows_what_its_numbers_count_in_and_depend_on(mode: str,
     page = opened[0]("/")
     page.check(f"input[value={mode}]")
     settle(page)
-    for words in ("by no more than the stated sensitivity", "noise is drawn and added exactly"):
+    for words in ("effect exceeds the stated sensitivity", "free of floating-point error"):
         assert page.locator("#sentences li", has_text=words).is_visible()
-    assert "multiples of the most that one person can move the value" in page.inner_text("#scale")
+    assert "the most that one person can change the value" in page.inner_text("#scale")
     if mode == "noise":
-        assert "times the most that one person can move the value, for epsilon 1 at" in headline(page)
+        assert "times the sensitivity, for epsilon 1 at" in headline(page)
     else:
-        assert page.inner_text("label[for=noise]") == "Noise: times the most that one person can move the value"
+        assert page.inner_text("label[for=noise]") == "Noise, times the sensitivity"
 
 
 def test_the_first_page_hands_on_its_unit_and_shows_delta_as_it_was_typed(opened: Any) -> None:
@@ -48,13 +48,13 @@ def test_the_first_page_hands_on_its_unit_and_shows_delta_as_it_was_typed(opened
     page.click("#continue")
     settle(page)
     assert page.input_value("#field-sensitivity-unit") == "person"
-    assert "whether this person was included or left out" in page.inner_text("#meaning")
+    assert "whether this person was included" in page.inner_text("#meaning")
 
 
 WORDS = {
-    "add_remove": "whether this record was included or left out",
-    "replace_one": "whether this record's data are the real ones or another's",
-    "zero_out": "whether this record's data are the real ones or blanked out",
+    "add_remove": "whether this record was included",
+    "replace_one": "whether this record's data are another's",
+    "zero_out": "whether this record's data are blanked out",
 }
 
 
@@ -63,7 +63,7 @@ def test_each_adjacency_is_worded_as_what_it_hides(adjacency: str, opened: Any) 
     page = opened[0](f"/calculators/gaussian?std=4&sensitivity.adjacency={adjacency}")
     text = page.inner_text("#meaning")
     assert WORDS[adjacency] in text
-    assert ("That the record is in the data at all isn't hidden." in text) == (adjacency != "add_remove")
+    assert ("The record's presence in the data isn't hidden." in text) == (adjacency != "add_remove")
 
 
 @pytest.mark.parametrize("path", ["/", "/calculators/gaussian", "/calculators/event"])
@@ -94,7 +94,7 @@ def test_no_calibrated_figure_stands_without_its_conditions(path: str, held_back
     with page.expect_request(held_back):
         page.check("input[value=noise]")
         page.wait_for_function("(before) => document.getElementById('headline').textContent !== before", arg=before)
-    assert page.locator("#sentences li", has_text="noise is drawn and added exactly").is_visible()
+    assert page.locator("#sentences li", has_text="free of floating-point error").is_visible()
     for route in held:
         route.continue_()
     settle(page)
@@ -105,12 +105,12 @@ def test_the_word_for_a_strength_is_the_services(opened: Any) -> None:
     answers: list[dict[str, Any]] = []
 
     def answer(route: Any) -> None:
-        answers.append({**route.fetch().json(), "strength": "weak", "strengths": "Weak means weak."})
+        answers.append({**route.fetch().json(), "strength": "weak", "tone": "bad", "strengths": "Weak means weak."})
         route.fulfill(json=answers[-1])
 
     page.route("**/v1/meanings", answer)
     typed(page, "#noise", "400")
-    assert page.inner_text("#meaning .label") == "Weak protection"
+    assert page.inner_text("#meaning .label.bad") == "Weak protection"
     assert float(answers[-1]["guess_percent"]) < 75
     assert "Weak means weak." in page.text_content("#meaning")
 

@@ -160,9 +160,19 @@ def test_an_uploaded_data_set_is_chosen_by_its_name(page: Any, client: httpx2.Cl
     page.reload()
     unfold(page, "as JSON")
     page.locator("#data-set option", has_text="beats of ward 3").wait_for(state="attached")
+    page.select_option("#data-set", made["id"])
+    assert "records to train on" in page.inner_text("#data-facts")
+    # Whatever recipe is filled in afterwards.
+    page.check("#recipes input[value=digits]")
+    page.locator("#about", has_text="filled in").wait_for()
+    own = {"kind": "uploaded", "data_set": made["id"]}
+    assert (written(page)["spec"]["data"], written(page)["spec"]["privacy"]["unit"]) == (own, made["facts"]["unit"])
+    page.select_option("#data-set", "")
+    recipe = client.get("/v1/recipes/digits").json()["spec"]
+    assert (written(page)["spec"]["data"], written(page)["spec"]["privacy"]["unit"]) == (recipe["data"], recipe["privacy"]["unit"])
     page.fill("#body", json.dumps({"spec": spec()}))
     page.select_option("#data-set", made["id"])
-    assert written(page)["spec"]["data"] == {"kind": "uploaded", "data_set": made["id"]}
+    assert written(page)["spec"]["data"] == own
 
 
 NETWORK = {

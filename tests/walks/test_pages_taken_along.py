@@ -41,7 +41,7 @@ def opened(context: Any, address: str, path: str) -> Any:
 
 def copied(page: Any, what: str) -> str:
     if not page.is_visible("#exports"):
-        unfold(page, "Share or repeat it")
+        unfold(page, "Share or repeat")
     page.click(f"[data-copy={what}]")
     page.locator(f"[data-copy={what}]", has_text="Copied").wait_for()
     return page.evaluate("navigator.clipboard.readText()")

@@ -58,7 +58,7 @@ zetadp_webhooks_failing {failing}
 """
 
 
-@pytest.mark.parametrize(("failing", "verdict"), [(0, "All checks pass"), (2, "Look at: webhooks waiting")])
+@pytest.mark.parametrize(("failing", "verdict"), [(0, "All checks pass"), (2, "Needs attention: webhooks waiting")])
 def test_the_operators_verdict_is_of_everything_below_it(failing: int, verdict: str, window: Any, service: Service, key: str) -> None:
     page = window.new_page()
     give_key(page, service.address, key)
@@ -71,7 +71,7 @@ def test_the_operators_verdict_is_of_everything_below_it(failing: int, verdict: 
     page.unroute_all()
     page.route("**/metrics", lambda route: route.fulfill(status=500, body=""))
     page.reload()
-    page.locator("#verdict", has_text="Not everything could be looked at.").wait_for()
+    page.locator("#verdict", has_text="Not everything could be read.").wait_for()
     page.close()
 
 
@@ -111,7 +111,7 @@ zetadp_log_witnesses {asked}
     ("signed", "asked", "words", "verdict"),
     [
         (2, 2, "2 of 2 witnesses signed its head of 11 entries", "All checks pass"),
-        (1, 2, "1 of 2 witnesses", "Look at: log entries"),
+        (1, 2, "1 of 2 witnesses", "Needs attention: log entries"),
     ],
 )
 def test_operators_see_the_last_backup_and_what_witnesses_signed(

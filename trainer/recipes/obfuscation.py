@@ -75,7 +75,7 @@ def _printed(of: str, error: float, reconstruction: float, where: str) -> Printe
 
 OBFUSCATION_DIGITS = Recipe(
     name="obfuscation_digits",
-    title="Digits rotated by a secret angle, and read nevertheless",
+    title="Digits rotated by a secret angle, yet readable",
     paper=None,
     reference="the obfuscation paper's method and attacks (sections 4.2 and 4.3), LeNet on small digits",
     spec=Obfuscation(

@@ -84,7 +84,7 @@ def _strength(reading: Reading, guarantee: ApproximateDp) -> Strength:
 
 def is_weak(reading: Reading, guarantee: ApproximateDp) -> bool:
     """Whether the page leads with the word."""
-    return _strength(reading, guarantee).name in ("weak", "almost no")
+    return _strength(reading, guarantee).tone == "bad"
 
 
 def strength_in_words(reading: Reading, guarantee: ApproximateDp) -> str:

@@ -23,9 +23,10 @@ function show(answer) {
     byId("sentences").replaceChildren(summary(findings));
     rest.replaceChildren(table(findings, "Published versus proven"));
   } else {
-    byId("headline").textContent = `std_real ${bound(answer.std_real, { digits: 6 })}, std_imag ${bound(answer.std_imag, { digits: 6 })}`;
+    byId("headline").textContent = `real std ${bound(answer.std_real, { digits: 6 })}, imaginary std ${bound(answer.std_imag, { digits: 6 })}`;
     byId("sentences").replaceChildren(...shape(answer).map((line) => el("p", {}, line)));
-    rest.replaceChildren(el("h2", {}, "How it is computed"), el("p", {}, el("a", { href: "/proofs/noise_shape" }, "Read the proof"), "."), derivation(answer.derivation));
+    const folded = rest.querySelector("details")?.open;
+    rest.replaceChildren(el("div", { class: "below" }, el("details", { open: folded }, el("summary", {}, el("h2", {}, "Derivation")), el("p", {}, el("a", { href: "/proofs/noise_shape" }, "Read the proof"), "."), derivation(answer.derivation))));
   }
   announce(byId("headline").textContent);
 }

@@ -6,9 +6,15 @@ import { rows } from "./derivation.js";
 import { outdate } from "./meaning.js";
 import { neighbourWords } from "./terms.js";
 
-/** The line on top. `answer` is a profile if the guarantee was requested, else a calibration. */
-export function headline(mode, answer, delta, records) {
+const NOISE = { std: "std", std_real: "real std", std_imag: "imaginary std", scale: "scale", threshold_scale: "scale on the threshold", query_scale: "scale on each query", epsilon: "epsilon" };
+
+/** The line on top. `answer` is a profile if the guarantee was requested, else a calibration; `epsilon` is the one that was asked for, as typed. */
+export function headline(mode, answer, delta, records, epsilon) {
   if (mode === "guarantee") return `epsilon at most ${bound(answer.epsilon[0].upper)} at delta ${delta}`;
+  return `${calibrated(mode, answer, records)}, for epsilon ${epsilon} at delta ${delta}`;
+}
+
+function calibrated(mode, answer, records) {
   if (mode === "count") return `at most ${answer.value.toLocaleString("en")} ${holds(answer.event, "randomly_allocated") ? "epochs" : "releases"}`;
   if (mode === "sample" && answer.parameter.kind === "sample_size") return `samples of at most ${answer.value.toLocaleString("en")} records`;
   if (mode === "sample") {
@@ -16,20 +22,20 @@ export function headline(mode, answer, delta, records) {
     return records === null ? share : `samples of at most ${bound(answer.value * records, { digits: 6, down: true })} expected records: ${share}`;
   }
   const { mechanism } = inner(answer.event);
-  const names = ["std", "std_real", "std_imag", "scale", "threshold_scale", "query_scale", "epsilon"].filter((name) => mechanism[name] !== undefined && mechanism[name] !== null);
-  return names.map((name) => `${name} ${bound(mechanism[name], { digits: 6, down: name === "epsilon" })}`).join(", ");
+  const names = Object.keys(NOISE).filter((name) => mechanism[name] !== undefined && mechanism[name] !== null);
+  return names.map((name) => `${NOISE[name]} ${bound(mechanism[name], { digits: 6, down: name === "epsilon" })}`).join(", ");
 }
 
 /** Whether an event is of this kind, or what it holds. */
 export const holds = (event, kind) => Boolean(event) && (event.kind === kind || holds(event.event, kind));
 
-/** The lines below the headline of a calibrated answer, its conditions among them. */
+/** The lines below the headline of a calibrated answer: its conditions first, as below every headline. */
 export function remarks(answer, delta) {
-  const lines = [`Then epsilon is at most ${bound(answer.guarantee.epsilon.upper)} at delta ${delta}.`];
-  if (answer.noise_multiplier) lines.unshift(`Noise multiplier (deviation over sensitivity): ${bound(answer.noise_multiplier, { digits: 6 })}.`);
-  if (answer.at_limit) lines.unshift("This is the largest or smallest value tried: the target is met with room to spare.");
   const { adjacency, unit } = answer.guarantee;
-  return [...lines, ...sentences({ caveats: answer.caveats, adjacency, unit })];
+  const lines = [`It gives epsilon at most ${bound(answer.guarantee.epsilon.upper)} at delta ${delta}.`];
+  if (answer.noise_multiplier) lines.push(`Noise multiplier: ${bound(answer.noise_multiplier, { digits: 6 })}.`);
+  if (answer.at_limit) lines.push("This is the largest or smallest value tried: the target is met with room to spare.");
+  return [...sentences({ caveats: answer.caveats, adjacency, unit }), lines.join(" ")];
 }
 
 /**
@@ -37,9 +43,10 @@ export function remarks(answer, delta) {
  * @param {{caveats: string[], adjacency: string | null, unit: string | null}} of
  */
 export function sentences({ caveats: lines, adjacency, unit }) {
-  const caveats = lines.length ? [el("p", { class: "title" }, "It holds only if:"), el("ul", { class: "caveats" }, ...lines.map((line) => el("li", {}, `${line}.`)))] : [];
   const words = neighbourWords(adjacency, unit);
-  return [...caveats, ...(words ? [el("p", { class: "soft" }, `The bound is about ${words.choice}.`)] : [])];
+  const subject = words ? `Holds for ${words.choice}` : "Holds";
+  if (!lines.length) return words ? [el("p", {}, `${subject}.`)] : [];
+  return [el("p", { class: "title" }, `${subject}, only if:`), el("ul", { class: "caveats" }, ...lines.map((line) => el("li", {}, `${line}.`)))];
 }
 
 /** Puts the headline and its lines on the page, together: no figure stands there without its conditions. */

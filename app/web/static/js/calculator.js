@@ -183,7 +183,7 @@ async function answerTo(wanted, signal) {
   const event = answer.event || wanted.body.event;
   const lines = current === "guarantee" ? sentences(answer) : remarks(answer, delta);
   const { mechanism } = inner(event);
-  show(headline(current, answer, delta, records), lines);
+  show(headline(current, answer, delta, records, asTyped(own.epsilon)), lines);
   shown = wanted;
   byId("as-event").href = `/calculators/event?${new URLSearchParams({ event: JSON.stringify(event), delta })}`;
   markStale(false);

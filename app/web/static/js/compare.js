@@ -37,7 +37,7 @@ function isAlike() {
   const found = new Set(runs.map(basis).filter(Boolean));
   const alike = found.size < 2 && !runs.some((run) => hidden(run) === UNKNOWN);
   byId("unlike").hidden = alike;
-  byId("unlike").textContent = alike ? "" : `Epsilon isn't drawn: ${found.size > 1 ? "these runs' epsilons are of different things and can't be compared" : "whether these runs' epsilons are of the same isn't known"}. ${[...found].map((one) => `One is of ${one}.`).join(" ")}`;
+  byId("unlike").textContent = alike ? "" : `Epsilon isn't drawn: ${found.size > 1 ? "these runs protect different things, so their epsilons can't be compared" : "it isn't known whether these runs protect the same thing"}. ${[...found].map((one) => `One: ${one}.`).join(" ")}`;
   for (const option of byId("across").options) if (option.value === "epsilon") option.disabled = !alike;
   if (!alike && byId("across").value === "epsilon") byId("across").value = "step";
   return alike;
@@ -53,7 +53,7 @@ function row(run) {
     el("td", { "data-name": "State" }, tag(job.state)),
     el("td", { "data-name": "Steps" }, job.progress ? `${job.progress.step} of ${job.progress.steps}` : ""),
     el("td", { "data-name": "Spent" }, cost(job.progress), hidden(run) ? ` (${hidden(run)})` : ""),
-    el("td", { "data-name": "Steps a second" }, Number.isFinite(history.speed) ? figure(history.speed, 3) : ""),
+    el("td", { "data-name": "Steps per second" }, Number.isFinite(history.speed) ? figure(history.speed, 3) : ""),
     el("td", { "data-name": "Metrics" }, last.join(", ")),
   );
 }
@@ -81,7 +81,7 @@ const draw = paced(async () => {
 
 function plot(name, axis, pointsOf, curve) {
   const series = runs.map((run) => ({ name: nameOf(run), curve, points: pointsOf(run).map(([step, value, time]) => [run.history.along(step, time, axis), value]) }));
-  return linePlot({ title: `${name[0].toUpperCase()}${name.slice(1)}`, about: `Of each run, by ${NAMES[axis]}.`, dots: true, part: zoomed(), x: { label: NAMES[axis] }, y: { label: name }, series, file: `runs-${name.replaceAll(" ", "-")}` });
+  return linePlot({ title: `${name[0].toUpperCase()}${name.slice(1)}`, about: `One line per run, by ${NAMES[axis]}.`, dots: true, part: zoomed(), x: { label: NAMES[axis] }, y: { label: name }, series, file: `runs-${name.replaceAll(" ", "-")}` });
 }
 
 async function start(id) {

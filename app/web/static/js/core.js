@@ -201,7 +201,7 @@ export function paced(work, milliseconds) {
 export function refusal(problem) {
   if (problem.status === 401 && !key.get()) {
     const enter = el("button", { type: "button", on: { click: () => byId("key").click() } }, "Enter your key");
-    return el("div", { class: "notice" }, el("p", {}, "What is shown here is yours alone: your key opens it."), el("p", { class: "row" }, enter, el("a", { href: "/start" }, "I have none yet")));
+    return el("div", { class: "notice" }, el("p", {}, "What is shown here is private. Enter your key to see it."), el("p", { class: "row" }, enter, el("a", { href: "/start" }, "I don't have a key")));
   }
   const lines = (problem.fields || []).map((field) => el("li", {}, `${field.field}: ${field.message}, got ${field.got}`));
   return el("div", { class: "notice bad", role: "alert" }, el("p", {}, problem.message), lines.length ? el("ul", {}, ...lines) : null);

@@ -49,7 +49,7 @@ async function show(answer, { signal, asked }) {
   const guarantee = target ? answer.guarantee.epsilon : answer.epsilon[0];
   const { adjacency, unit } = target ? answer.guarantee : answer;
   const said = target
-    ? `noise ${bound(std, { digits: 6 })} times the most that one person can move the value, for epsilon ${typed.epsilon} at delta ${typed.delta}`
+    ? `noise ${bound(std, { digits: 6 })} times the sensitivity, for epsilon ${typed.epsilon} at delta ${typed.delta}`
     : `epsilon at most ${bound(guarantee.upper)} at delta ${typed.delta}`;
   put(said, sentences({ caveats: answer.caveats, adjacency, unit }));
   const count = event.kind === "repeated" ? event.count : 1;

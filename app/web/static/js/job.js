@@ -26,7 +26,7 @@ const WORDS = {
   pausing: "It stops at its next checkpoint and frees its worker.",
   cancelling: "It is being stopped. What it has released still counts.",
   paused: "Nothing happens until you resume it; then it continues from its checkpoint.",
-  succeeded: "It is done. Only its labels can still be changed.",
+  succeeded: "The job is done. You can still change its labels.",
   failed: "You can run it again, as a new attempt from its last checkpoint. Its budget, if any, is charged again.",
   cancelled: "You can run it again, as a new attempt from its last checkpoint. Its budget, if any, is charged again.",
 };

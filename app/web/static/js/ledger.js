@@ -66,8 +66,8 @@ function use(one) {
 
 function balance(of, whose) {
   const { kind } = ledger.definition.budget;
-  const words = [`${whose}Spent: ${of.commitments === 1 ? "one reservation" : `${of.commitments} reservations`}; still reserved: ${of.open_reservations}.`];
-  if (kind === "gdp") words.push("The squares of mu add up: 0.6 and 0.8 make 1. The bar shows squares.");
+  const words = [`${whose}${of.commitments === 1 ? "1 reservation was" : `${of.commitments} reservations were`} spent; ${of.open_reservations} ${of.open_reservations === 1 ? "is" : "are"} open.`];
+  if (kind === "gdp") words.push("Spends of mu add up as squares: 0.6 and 0.8 make 1. The bar shows squares.");
   if (kind === "rdp_target") words.push("At least one of these orders has to stay within its limit; the guarantee rests on the best one.");
   byId("balance").replaceChildren(el("p", {}, words.join(" ")), el("ul", { class: "legend" }, el("li", { class: "series-1" }, "spent"), el("li", { class: "series-2" }, "reserved")), uses(of));
 }

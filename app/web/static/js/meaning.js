@@ -1,7 +1,7 @@
 // What a guarantee means for one person: the same wherever an (epsilon, delta) is shown, from the two numbers alone. All figures are the
 // service's own, of whatever is (epsilon, delta)-DP.
 
-import { Problem, api, el, number, refusal } from "./core.js";
+import { Problem, api, el, refusal } from "./core.js";
 import { attackerWords, linePlot } from "./plots.js";
 import { neighbourWords, spelled } from "./terms.js";
 
@@ -9,8 +9,6 @@ const SVG = "http://www.w3.org/2000/svg";
 const RUNS = 100;
 const COLUMNS = 25;
 const PERSON = "M5 0a3 3 0 0 1 0 6 3 3 0 0 1 0-6M1.5 8.5Q1.5 7 3 7h4q1.5 0 1.5 1.5V13H7v5H3v-5H1.5z";
-const CHANCE = 0.01; // of being named although left out: what the service's sentences are about
-const COLOURS = { strong: "good", moderate: "warn" }; // of the words for a strength; all others are warnings
 
 const LARGEST = 1e50; // epsilon that the service takes
 
@@ -62,18 +60,18 @@ export async function explain(place, of) {
 }
 
 function told(of, words, answer) {
-  const { strength, guess_percent: right, naming_percent: most } = answer;
-  const label = el("span", { class: `label ${COLOURS[strength] || "bad"}` }, `${strength[0].toUpperCase()}${strength.slice(1)} protection`);
+  const { strength, tone, guess_percent: right, naming_percent: most } = answer;
+  const label = el("span", { class: `label ${tone}` }, `${strength[0].toUpperCase()}${strength.slice(1)} protection`);
   if (!words || strength === "no") return [el("p", {}, label, "Nothing is promised to anybody.")];
   const unit = spelled(of.unit);
-  const [before, between] = [`An attack that names this ${unit} in `, `1 of 100 runs on average if ${words.absent} does so in at most `];
-  const after = `${most} if ${words.present}.`;
+  const alarms = Math.round(RUNS * answer.naming.alpha); // the first figures of the picture
+  const [before, between, after] = ["An attack with ", `${alarms} false alarm in ${RUNS} runs names this ${unit} in at most `, `${most}.`];
   return [
-    el("p", {}, label, ` Starting from even odds, a guess ${words.question} is right with probability at most ${right}\u00a0%.`),
+    el("p", {}, label, ` From even odds, a guess ${words.question} is right with probability at most ${right}\u00a0%.`),
     words.shown ? el("p", {}, words.shown) : null,
-    people(Number(most), `${before}${between}${after}`),
+    people(alarms, Number(most), `${before}${between}${after}`),
     el("p", { class: "soft" }, before, swatch(""), between, swatch(" taking"), after),
-    el("details", {}, el("summary", {}, "In exact words"), ...[answer.guess.sentence, answer.naming.sentence, remote(of.delta, unit), answer.strengths].filter(Boolean).map((line) => el("p", {}, line))),
+    el("details", {}, el("summary", {}, "Exact words"), ...[answer.guess.sentence, answer.naming.sentence, answer.publication, answer.strengths].filter(Boolean).map((line) => el("p", {}, line))),
     curveOf(of, words),
   ].filter(Boolean);
 }
@@ -81,12 +79,8 @@ function told(of, words, answer) {
 /** A colour of the picture, which stays on the line of the words behind it. */
 const swatch = (more) => [el("span", { class: `swatch${more}` }), "\u2060"];
 
-function remote(delta, unit) {
-  return number(delta) > 0 ? `Delta allows even that the ${unit}'s data become public, with probability up to ${delta}.` : null;
-}
-
-/** A hundred figures, of which `most` (rounded up) are named; the first of them would be by chance. */
-function people(most, label) {
+/** A hundred figures, of which `most` (rounded up) are named; the first `alarms` of them would be falsely. */
+function people(alarms, most, label) {
   const made = document.createElementNS(SVG, "svg");
   const rows = RUNS / COLUMNS;
   for (const [name, value] of Object.entries({ viewBox: `0 0 ${COLUMNS * 14} ${rows * 21}`, class: "people", role: "img", "aria-label": label })) made.setAttribute(name, value);
@@ -95,7 +89,7 @@ function people(most, label) {
     const one = document.createElementNS(SVG, "path");
     one.setAttribute("d", PERSON);
     one.setAttribute("transform", `translate(${(place % COLUMNS) * 14 + 2} ${Math.floor(place / COLUMNS) * 21 + 1})`);
-    if (place < named) one.setAttribute("class", place < RUNS * CHANCE ? "chance" : "taking");
+    if (place < named) one.setAttribute("class", place < alarms ? "chance" : "taking");
     made.append(one);
   }
   return made;
@@ -103,7 +97,7 @@ function people(most, label) {
 
 /** The attacker's errors, asked for when one wants to see them: what the two numbers allow, and what the event's whole curve does. */
 function curveOf(of, words) {
-  const part = el("details", {}, el("summary", {}, "The attacker's curve"));
+  const part = el("details", {}, el("summary", {}, "Attacker's curve"));
   const place = el("div", {}, el("p", { class: "soft" }, "Computing…"));
   part.append(place);
   part.addEventListener("toggle", () => draw(place, of, words), { once: true });

@@ -40,14 +40,14 @@ function cards(found) {
   const [free, all] = [of("disk_free_bytes"), of("disk_bytes")];
   const [backup, asked] = [of("backup_timestamp_seconds"), of("log_witnesses")];
   return [
-    ["Waiting jobs", count(of("queue_depth")), of("queue_depth") > 0 ? `the oldest for ${duration(of("queue_oldest_seconds"))}` : "nothing waits", false],
+    ["Waiting jobs", count(of("queue_depth")), of("queue_depth") > 0 ? `the oldest for ${duration(of("queue_oldest_seconds"))}` : "none is waiting", false],
     ["Running jobs", count(of("jobs_in_hand")), `${count(of("unfinished_worker_deaths"))} worker deaths in unfinished jobs`, !(of("unfinished_worker_deaths") === 0)],
     ["Free disk", gib(free), `of ${gib(all)}`, !(free >= SCARCE * all)],
     ["Certificates", count(of("certificates")), `${count(of("certificates_refused"))} refused`, false],
     ["Budgets", count(of("ledgers")), `${count(of("reservations_open"))} open reservations`, false],
     ["Last backup", backup === 0 ? "none" : Number.isNaN(backup) ? "unknown" : `${duration(age(backup))} ago`, backup > 0 ? `as of ${moment(1000 * backup)}; only restoring it shows that it works` : backup === 0 ? "none was recorded; zetadp backup makes one" : "", false],
     ["Log entries", count(of("log_entries")), witnessed(of), asked > 0 && !(of("log_head_witnesses") >= asked)],
-    ["Webhooks waiting", count(of("webhooks_waiting")), `${count(of("webhooks_failing"))} fail`, !(of("webhooks_failing") === 0)],
+    ["Webhooks waiting", count(of("webhooks_waiting")), `${count(of("webhooks_failing"))} failing`, !(of("webhooks_failing") === 0)],
   ];
 }
 
@@ -55,7 +55,7 @@ function cards(found) {
 function showFigures(found) {
   const all = cards(found);
   byId("figures").replaceChildren(
-    ...all.map(([name, value, more, isBad]) => el("li", { class: "card" }, el("h2", {}, name), el("p", { class: "figure" }, value), el("p", { class: "soft" }, isBad ? el("span", { class: "tag warn" }, "look") : null, ` ${more}`))),
+    ...all.map(([name, value, more, isBad]) => el("li", { class: "card" }, el("h2", {}, name), el("p", { class: "figure" }, value), el("p", { class: "soft" }, isBad ? el("span", { class: "tag warn" }, "check") : null, ` ${more}`))),
   );
   byId("figures").setAttribute("aria-busy", "false");
   return all.filter(([, , , isBad]) => isBad).map(([name]) => name.toLowerCase());
@@ -65,7 +65,7 @@ function showFigures(found) {
 function showChecks({ checks }) {
   byId("checks").replaceChildren(
     ...checks.map((one) =>
-      el("tr", {}, el("th", { scope: "row" }, one.name.replaceAll("_", " ")), el("td", { "data-name": "Outcome" }, el("span", { class: `tag ${one.ok ? "good" : one.needed ? "bad" : "warn"}` }, one.ok ? "fine" : one.needed ? "fails" : "missing")), el("td", { "data-name": "Detail" }, one.detail || "")),
+      el("tr", {}, el("th", { scope: "row" }, one.name.replaceAll("_", " ")), el("td", { "data-name": "Outcome" }, el("span", { class: `tag ${one.ok ? "good" : one.needed ? "bad" : "warn"}` }, one.ok ? "passes" : one.needed ? "fails" : "missing")), el("td", { "data-name": "Detail" }, one.detail || "")),
     ),
   );
   return checks.filter((one) => !one.ok).map((one) => one.name.replaceAll("_", " "));
@@ -76,7 +76,7 @@ function showWorkers({ workers }) {
   byId("no-workers").hidden = workers.length > 0;
   byId("workers").replaceChildren(
     ...workers.map((one) => {
-      const state = !one.alive ? "lost" : one.is_busy ? "busy" : "waits";
+      const state = !one.alive ? "lost" : one.is_busy ? "busy" : "idle";
       const job = one.job ? el("a", { href: `/jobs/${one.job}` }, one.job.slice(0, 12)) : null;
       return el("tr", {}, el("th", { scope: "row" }, one.id), el("td", { "data-name": "Runs on" }, one.hardware), el("td", { "data-name": "State" }, el("span", { class: `tag ${one.alive ? "good" : "bad"}` }, state), " ", job), el("td", { "data-name": "Last heard" }, moment(one.renewed)));
     }),
@@ -101,17 +101,21 @@ async function look() {
   try {
     const [ready, hardware, metrics, head] = [await readiness(), await api("/v1/hardware"), await (await request("/metrics")).text(), await (await request("/v1/log/checkpoint")).text()];
     if (mine !== turn) return;
+    byId("read").hidden = false;
     byId("checkpoint").textContent = head;
     const wrong = [...showChecks(ready), ...showWorkers(hardware), ...showFigures(samples(metrics))];
-    byId("verdict").textContent = wrong.length ? `Look at: ${wrong.join(", ")}.` : "All checks pass, and no figure needs attention.";
+    byId("verdict").textContent = wrong.length ? `Needs attention: ${wrong.join(", ")}.` : "All checks pass, and no figure needs attention.";
     byId("trouble").replaceChildren();
   } catch (error) {
     if (mine !== turn) return;
-    byId("verdict").textContent = "Not everything could be looked at.";
+    byId("verdict").textContent = "Not everything could be read.";
     // What stands between may answer for the service, with anything.
     if (!(error instanceof Problem) && !(error instanceof TypeError) && !(error instanceof SyntaxError)) throw error;
     byId("trouble").replaceChildren(error instanceof Problem ? refusal(error) : el("p", { class: "notice" }, "The service doesn't answer."));
-    if (error instanceof Problem && [401, 403].includes(error.status)) return;
+    if (error instanceof Problem && [401, 403].includes(error.status)) {
+      byId("read").hidden = true; // of another key, or of nobody's
+      return;
+    }
   }
   clearTimeout(timer);
   timer = setTimeout(look, EVERY);

@@ -78,6 +78,21 @@ function adopt(job) {
   if (facts && privacy && ![facts.unit, facts.user_unit].includes(privacy.unit)) privacy.unit = facts.unit;
 }
 
+/** Data that are chosen stay so, whatever recipe is filled in. */
+function keepData(job) {
+  if (!found.dataSets.some((one) => one.id === byId("data-set").value)) return;
+  write("data-set", job);
+  adopt(job);
+}
+
+/** The recipe's own data again, and what they are. */
+function restoreData(job) {
+  if (taken === null) return;
+  job.spec.data = JSON.parse(taken.data);
+  const privacy = privacyOf(job);
+  if (privacy && taken.unit) privacy.unit = taken.unit;
+}
+
 /** All of a training but how private it has to be: two that agree in it are the same recipe at two epsilons. */
 const butEpsilon = ({ spec }) => JSON.stringify({ ...spec, privacy: { ...spec.privacy, epsilon: null } });
 
@@ -87,7 +102,7 @@ const measuredOf = (job) => (taken !== null && job !== null && butEpsilon(job) =
 /** Shows the job that stands in the JSON. */
 function show(job) {
   showJob(job, job && unitsOf(job));
-  const data = job?.spec.data;
+  const data = job ? job.spec.data : { kind: "uploaded", data_set: byId("data-set").value };
   const own = data?.kind === "uploaded" ? found.dataSets.find((one) => one.id === data.data_set) : undefined;
   byId("data-facts").textContent = own ? factsWords(own.facts) : "";
   showModel(job, rewrite);
@@ -97,7 +112,9 @@ function show(job) {
 /** The fields from the JSON; they wait while it can't be read. */
 function reread() {
   const job = parsed(place.value);
-  for (const name of ["beside", "beside-data", "beside-guarantee"]) byId(name).disabled = job === null;
+  for (const name of ["beside", "beside-guarantee"]) byId(name).disabled = job === null;
+  // Data can be chosen before there is a job, but not for one that can't be read.
+  byId("beside-data").disabled = job === null && place.value.trim() !== "";
   if (job !== null) fill(job);
   show(job);
   cost();
@@ -116,7 +133,10 @@ byId("algorithm").addEventListener("change", () => {
   const one = found.algorithms.find((each) => each.name === byId("algorithm").value);
   if (!one) return;
   for (const one of document.querySelectorAll("#recipes input:checked")) one.checked = false;
-  put({ spec: one.example }, one.summary);
+  taken = null;
+  const job = structuredClone({ spec: one.example });
+  keepData(job);
+  put(job, one.summary);
 });
 
 const take = (name) =>
@@ -125,7 +145,8 @@ const take = (name) =>
     if (document.querySelector("#recipes input:checked")?.value !== name) return;
     byId("algorithm").value = "";
     const of = found.recipes.find((one) => one.name === name);
-    taken = { data: JSON.stringify(body.spec.data), declared: of?.declared, asked: butEpsilon(body), measured: of?.measured || [] };
+    taken = { data: JSON.stringify(body.spec.data), declared: of?.declared, unit: privacyOf(body)?.unit, asked: butEpsilon(body), measured: of?.measured || [] };
+    keepData(body);
     put(body, "This recipe is filled in below.");
   });
 
@@ -149,8 +170,12 @@ place.addEventListener("input", () => {
 for (const name of NAMES) {
   byId(name).addEventListener("change", () => {
     const job = parsed(place.value);
+    if (job === null && name === "data-set") show(null);
     if (job === null || !write(name, job)) return;
-    if (name === "data-set") adopt(job);
+    if (name === "data-set") {
+      if (byId(name).value === "") restoreData(job);
+      adopt(job);
+    }
     place.value = JSON.stringify(job, null, 2);
     if (name === "ledger" || name === "data-set") {
       show(job);

@@ -148,7 +148,7 @@ export function offerUploads(made) {
       const mine = turn;
       const one = await api("/v1/data-sets", { method: "POST", body: asked });
       const isChosen = made(one);
-      if (mine === turn) byId("set-made").textContent = `${one.definition.name}: ${factsWords(one.facts)} ${isChosen ? "It is chosen above." : "Choose a recipe, then choose it above."}`;
+      if (mine === turn) byId("set-made").textContent = `${one.definition.name}: ${factsWords(one.facts)} ${isChosen ? "It is chosen above." : "Choose it above once the job's JSON can be read."}`;
     }),
   );
 }
