@@ -49,7 +49,7 @@ class NeighbourWords(NamedTuple):
     shown: str
 
 
-_SHOWN = "The {unit}'s presence in the data isn't hidden."
+_SHOWN = "The {unit}'s presence isn't hidden."
 
 NEIGHBOURS = {
     Adjacency.ADD_REMOVE: NeighbourWords(

@@ -11,14 +11,14 @@ from zetadp.mechanisms.declared.base import Guarantee
 
 _ASSUMPTIONS = {
     Assumption.SENSITIVITY_AS_COMPUTED: "noise is drawn and added without floating-point error",
-    Assumption.AS_DECLARED: "the declaration is true for every two neighbours, whatever was released before",
+    Assumption.AS_DECLARED: "the declaration is true for all neighbours, whatever was released before",
     Assumption.INDEPENDENT_NOISE: "noise is independent across coordinates and releases",
 }
 _BOTH = "noise is independent across coordinates and releases, and free of floating-point error"
 
 _SELECTED = "of the runs that the best was chosen from nothing else is released, nor how many there were"
 _SHUFFLED = "every record is in exactly one batch of an epoch, and the batches' number and sizes are public"
-_SAMPLED = "samples are drawn as stated, afresh each time and in secret"
+_SAMPLED = "samples are fresh, secret and drawn as stated"
 
 
 def caveats_of(event: Event) -> tuple[str, ...]:

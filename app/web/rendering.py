@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup, escape
 
-from zetadp.app.web.wording.terms import DELTA, EPSILON, TERMS
+from zetadp.app.web.wording.terms import DELTA, EPSILON, PAPERS, TERMS
 from zetadp.version import VERSION
 
 PLOT_STYLE = "'sha256-jSYQUrW7J0b3jPqhZP9C2Xh1PyJKHKXd4s0fpGGKrww='"
@@ -85,6 +85,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["inline"] = inline
+    environment.filters["cited"] = PAPERS.__getitem__
     environment.globals |= {"terms": TERMS, "epsilon_help": EPSILON, "delta_help": DELTA}
     return environment
 

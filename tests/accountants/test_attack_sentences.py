@@ -38,7 +38,7 @@ def told(sentence: str) -> Fraction:
 @pytest.mark.parametrize("adjacency", Adjacency)
 def test_the_neighbour_is_that_of_the_adjacency(adjacency: Adjacency) -> None:
     named = naming_sentence(0.01, 0.9077, (adjacency, "patient"))
-    ending = " (The patient's presence in the data isn't hidden.)" if adjacency is not Adjacency.ADD_REMOVE else ""
+    ending = " (The patient's presence isn't hidden.)" if adjacency is not Adjacency.ADD_REMOVE else ""
     assert named == (
         f"A test that would name this very patient with probability 1 % {OTHERWISE[adjacency]} names the patient with probability at most "
         f"9.24 %.{ending}"

@@ -102,5 +102,5 @@ def test_a_calculators_caveats_are_those_of_its_event(client: TestClient) -> Non
         whole[0],
         "one person holds no more than the stated number of units",
         *whole[1:],
-        "samples are drawn as stated, afresh each time and in secret",
+        "samples are fresh, secret and drawn as stated",
     ]

@@ -115,7 +115,7 @@ def test_gaussian_rows_have_mu_and_no_pure_epsilon(predicates: dict[str, Privacy
 def test_neighbours_of_a_local_release_replace_one_unit(predicates: dict[str, PrivacyCertificate], texts: dict[str, str]) -> None:
     meaning = Reading(predicates["spof"]).neighbours
     assert meaning == "two data sets are neighbours if one is the other with one unit replaced by another"
-    assert "The record's presence in the data isn't hidden." in texts["spof"]
+    assert "The record's presence isn't hidden." in texts["spof"]
     assert "left out" not in texts["spof"]
 
 

@@ -90,7 +90,7 @@ def test_pages_carry_the_words_that_scripts_read_and_no_others(client: TestClien
     found = re.search(r'data-terms="([^"]*)"', client.get("/").text)
     assert found is not None
     terms = json.loads(html.unescape(found[1]))
-    assert set(terms) == {"neighbours"}
+    assert set(terms) == {"neighbours", "papers"}
     assert set(terms["neighbours"]) == {one.value for one in Adjacency}
     scripts = "".join(path.read_text() for path in SCRIPTS.glob("*.js"))
     for words in terms["neighbours"].values():

@@ -63,7 +63,7 @@ def test_each_adjacency_is_worded_as_what_it_hides(adjacency: str, opened: Any) 
     page = opened[0](f"/calculators/gaussian?std=4&sensitivity.adjacency={adjacency}")
     text = page.inner_text("#meaning")
     assert WORDS[adjacency] in text
-    assert ("The record's presence in the data isn't hidden." in text) == (adjacency != "add_remove")
+    assert ("The record's presence isn't hidden." in text) == (adjacency != "add_remove")
 
 
 @pytest.mark.parametrize("path", ["/", "/calculators/gaussian", "/calculators/event"])

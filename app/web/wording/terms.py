@@ -1,16 +1,29 @@
-r"""Words that pages share with their scripts: those for neighbours. Every page carries them; a script has none of its own."""
+r"""Words that pages share with their scripts: those for neighbours, and papers' names. Every page carries them; a script has none of its own."""
 
 from __future__ import annotations
 
 import json
 
 from zetadp.accountants.attack_sentences import NEIGHBOURS
+from zetadp.mechanisms.errata import Paper
 
 READ = ("choice", "question", "absent", "present", "shown")
 """What scripts read of an adjacency's words."""
 
+PAPERS: dict[Paper, str] = {
+    "zeta_dp": "zeta-DP",
+    "complex_dp_federated": "Complex federated learning",
+    "spof": "SPOF",
+    "complex_feature_obfuscation": "Attribute obfuscation",
+    "spectral_dp": "Spectral-DP",
+}
+"""A paper's name where a statement of it is cited."""
+
 TERMS = json.dumps(
-    {"neighbours": {adjacency.value: {name: getattr(words, name) for name in READ} for adjacency, words in NEIGHBOURS.items()}}
+    {
+        "papers": PAPERS,
+        "neighbours": {adjacency.value: {name: getattr(words, name) for name in READ} for adjacency, words in NEIGHBOURS.items()},
+    }
 )
 """JSON, as ``terms.js`` reads it."""
 

@@ -2,6 +2,7 @@
 
 import { bound, el, figure, number } from "./core.js";
 import { inLine } from "./derivation.js";
+import { paperName } from "./terms.js";
 
 /** Each direction: in a tag, its colour, and in a sentence. */
 export const VERDICTS = {
@@ -57,7 +58,7 @@ function row(finding) {
   return el(
     "tr",
     {},
-    el("th", { scope: "row" }, what, el("div", { class: "soft source" }, `${finding.paper}, ${finding.where}`)),
+    el("th", { scope: "row" }, what, el("div", { class: "soft source" }, `${paperName(finding.paper)}, ${finding.where}`)),
     el("td", { "data-name": "Published", class: "mono" }, printed(shown)),
     el("td", { "data-name": "Proven", class: "mono" }, proven(shown, Boolean(point))),
     el("td", { "data-name": "Verdict" }, verdict(shown.direction), el("details", {}, el("summary", {}, "Why"), ...detail)),

@@ -15,3 +15,6 @@ export function neighbourWords(adjacency, unit) {
   const words = Object.hasOwn(TERMS.neighbours, adjacency ?? "") ? TERMS.neighbours[adjacency ?? ""] : null;
   return words ? Object.fromEntries(Object.entries(words).map(([name, text]) => [name, text.replaceAll("{unit}", spelled(unit))])) : null;
 }
+
+/** A paper's name, where one of its statements is cited. */
+export const paperName = (paper) => (Object.hasOwn(TERMS.papers, paper) ? TERMS.papers[paper] : paper);
