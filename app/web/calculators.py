@@ -153,6 +153,7 @@ def _calculator(name: str, kind: str, composition: Sampled) -> HTMLResponse:
         is_training=name == TRAINING,
         examples=EXAMPLES,
         first=first,
+        solved=NOISE,
         more=[field for field in fields if field not in first],
         is_counted=name == TRAINING or len(first) < room,
         composition=composition,

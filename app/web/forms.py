@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast, final
 
 from zetadp.app.web.wording.words import CHOICES, PATTERNS, Words, words_of
+from zetadp.mechanisms.base import LARGEST_SCALE, SMALLEST_SCALE
 
 Schema = Mapping[str, Any]
 Kind = Literal["number", "integer", "numbers", "integers", "text", "choice", "truth"]
@@ -130,8 +131,9 @@ def _text(kind: Kind, value: object) -> str:
 
 
 def _range(schema: Schema) -> str:
-    """The allowed numbers in words; empty if all are allowed."""
+    """The allowed numbers in words; empty if all are allowed. Limits that only keep arithmetic sound are 0 and none to a reader."""
     low = [("more than", schema.get("exclusiveMinimum")), ("at least", schema.get("minimum"))]
     high = [("less than", schema.get("exclusiveMaximum")), ("at most", schema.get("maximum"))]
-    found = [f"{words} {limit:g}" for words, limit in (*low, *high) if limit is not None]
-    return " and ".join(found)
+    found = [f"{words} {limit:g}" for words, limit in (*low, *high) if limit is not None and limit not in (SMALLEST_SCALE, LARGEST_SCALE)]
+    positive = ["more than 0"] if schema.get("minimum") == SMALLEST_SCALE else []
+    return " and ".join((*positive, *found))

@@ -44,6 +44,7 @@ def test_its_figures_are_those_of_any_epsilon_delta_guarantee_rounded_up_and_tho
         stated = re.search(r"probability at most ([0-9.e-]+) %", found[of]["sentence"])
         assert (stated[1] if stated else "100") == found[percent]
     assert found["strengths"] == strengths_in_words()
+    assert found["tone"] == next(one.tone for one in STRENGTHS if one.name == found["strength"])
 
 
 @pytest.mark.parametrize(
@@ -69,6 +70,12 @@ def test_its_figures_are_those_of_any_epsilon_delta_guarantee_rounded_up_and_tho
 )
 def test_a_word_holds_up_to_its_limits_and_not_beyond(changes: dict[str, object], word: str, client: TestClient) -> None:
     assert answer(client, **changes)["strength"] == word
+
+
+def test_what_delta_allows_is_said_of_the_delta_that_was_sent(client: TestClient) -> None:
+    for delta, shown in ((1e-5, "0.00001"), ("1e-5", "1e-5"), (1e-9, "1e-9"), (0, None), (1, None)):
+        said = answer(client, delta=delta)["publication"]
+        assert said == (f"Delta allows even publishing the patient's data, with probability up to {shown}." if shown else None)
 
 
 def test_larger_numbers_never_have_a_better_word(client: TestClient) -> None:

@@ -113,6 +113,38 @@ def test_nothing_is_wider_than_a_phone(path: str, opened: Any) -> None:
 
 # The calculator
 
+IN_VIEW = """() => {
+  const text = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const place = document.createRange();
+  const isSeen = (box) => box.height > 0 && box.bottom <= innerHeight;
+  let words = 0;
+  while (text.nextNode()) {
+    const { parentElement, data } = text.currentNode;
+    if (!parentElement.checkVisibility() || parentElement.closest(".help, .sr, .skip, select, noscript")) continue;
+    for (const word of data.matchAll(/\\S*[\\p{L}\\p{N}]\\S*/gu)) {
+      place.setStart(text.currentNode, word.index);
+      place.setEnd(text.currentNode, word.index + word[0].length);
+      words += isSeen(place.getBoundingClientRect());
+    }
+  }
+  const selects = [...document.querySelectorAll("select")].filter((one) => one.checkVisibility() && isSeen(one.getBoundingClientRect()));
+  return selects.reduce((all, one) => all + one.selectedOptions[0].text.split(" ").length, words);
+}"""
+"""How many words one sees without scrolling, navigation included; what a field means is shown while one is in it."""
+FIRST_SCREEN = 800
+MOST_WORDS = {"/calculators/correlated_noise": 135, "/calculators/tree_aggregation": 130}
+"""Of what asks for up to seven numbers, none of which has a harmless first value; of the others 120."""
+
+
+@pytest.mark.parametrize(
+    "path",
+    chosen([f"/calculators/{one.kind}" for one in catalogue.list_mechanisms()] + ["/calculators/training"], ["/calculators/training"]),
+)
+def test_a_calculators_first_screen_takes_few_words(path: str, opened: Any) -> None:
+    page = opened[0](path)
+    page.set_viewport_size({"width": DESK, "height": FIRST_SCREEN})
+    assert 50 < page.evaluate(IN_VIEW) <= MOST_WORDS.get(path, 120)
+
 
 def test_the_first_page_answers_and_hands_its_numbers_on(opened: Any) -> None:
     open_, complaints = opened

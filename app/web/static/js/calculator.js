@@ -17,6 +17,7 @@ const kind = root.dataset.kind;
 const training = root.dataset.training === "yes";
 const form = byId("form");
 const fields = [...form.querySelectorAll("[data-path]")];
+const solved = form.querySelector("[data-solved] [data-path]"); // what is found where noise is asked for
 const countLabel = form.querySelector("label[for=count]");
 const counted = countLabel.textContent;
 const own = Object.fromEntries([...document.querySelectorAll("[data-own]")].map((input) => [input.dataset.own, input]));
@@ -78,8 +79,14 @@ function sampled(event) {
   return share < 1 || unknown ? { kind: "poisson_sampled", probability: share, event } : event;
 }
 
+/** The mechanism; where its noise is asked for, with a first value for it, whatever is typed in the hidden field. */
+function mechanismOf() {
+  if (mode() !== "noise" || !solved || solved.value.trim() === "") return gathered(fields, { kind });
+  return gathered(fields.filter((input) => input !== solved), { kind, [solved.dataset.path]: Number(solved.defaultValue) });
+}
+
 function eventOf(count) {
-  let event = sampled({ kind: "release", mechanism: gathered(fields, { kind }) });
+  let event = sampled({ kind: "release", mechanism: mechanismOf() });
   if (training || count > 1 || mode() === "count") event = { kind: "repeated", count, event };
   const runs = own.runs.value;
   const shape = runs === "truncated_negative_binomial" ? { shape: decimal(own.shape) } : {};
@@ -105,7 +112,13 @@ function asked() {
   return { path: "/v1/calibrations", body: { event, target: { epsilon, delta }, ...(parameter ? { parameter } : {}) }, delta, epsilon };
 }
 
+/** The input that a message is about, if one sees it. */
 function inputOf(path) {
+  const found = named(path);
+  return found?.closest("[hidden]") ? undefined : found;
+}
+
+function named(path) {
   const within = /(?:^|\.)mechanism\.(.+)$/.exec(path)?.[1];
   if (within) {
     const name = within.replace(/\[\d+\]/g, "");

@@ -72,7 +72,7 @@ function experiment(report, each) {
 function counted(report) {
   const found = report.experiments.flatMap(({ readings }) => readings.flatMap((reading) => reading.verdicts));
   const over = found.filter((one) => one.direction === "overclaims").length;
-  return `${over} of ${found.length} printed epsilons, each in every reading, promise too much. A reading leads to its calculator, filled in.`;
+  return `${over} of ${found.length} printed epsilons promise too much, counting every reading. Each reading links to its calculator, filled in.`;
 }
 
 async function start() {
