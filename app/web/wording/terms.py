@@ -1,4 +1,4 @@
-r"""Words that pages share with their scripts: those for neighbours, and papers' names. Every page carries them; a script has none of its own."""
+r"""Words that pages share with their scripts: those for neighbours, and papers' names. Every page carries them."""
 
 from __future__ import annotations
 
