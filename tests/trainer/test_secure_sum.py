@@ -1,0 +1,244 @@
+r"""A secure sum is the plain sum modulo a power of two, and a hostile coordinator gets no other one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from itertools import combinations
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.selection import chosen
+from tests.trainer.secure_harness import NUMBERS, Round, about, integers, plain, signing
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.sites.messages import FIRST, digest
+from zetadp.trainer.sites.secure.masks import Ring
+from zetadp.trainer.sites.secure.parts import Part, sealed
+from zetadp.trainer.sites.secure.party import Party
+from zetadp.trainer.sites.secure.sharing import joined, split
+from zetadp.trainer.specs.algorithms.aggregation import SecureAggregation
+
+EVERY = range(5)
+STEPS = 5
+
+
+@pytest.mark.parametrize("lost", [(), *((one,) for one in EVERY), *combinations(EVERY, 2)], ids=str)
+def test_it_is_the_plain_sum_for_every_pattern_of_dropouts(lost: Collection[int]) -> None:
+    # Whoever is lost is lost before one of the steps: each site before another one, and all patterns take turns.
+    before = {site: (sum(lost) + 2 * place) % STEPS for place, site in enumerate(lost)}
+    there = [[site for site in EVERY if before.get(site, STEPS) > step] for step in range(STEPS)]
+    assert Round(about(5, 2, 0)).whole(*there).tolist() == plain(there[2], 4)
+
+
+@pytest.mark.parametrize("lost", chosen({str(pair): pair for pair in combinations(range(11), 2)}, ["(2, 7)"]))
+def test_eleven_sites_of_which_two_drop_out(lost: str) -> None:
+    gone = {int(part) for part in lost.strip("()").split(", ")}
+    left = [site for site in range(11) if site not in gone]
+    assert Round(about(11, 2, 2, width=3)).whole(range(11), range(11), left, left, left).tolist() == plain(left, 3)
+
+
+@given(width=st.integers(1, 8), values=st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=4))
+def test_residues_travel_and_come_back(width: int, values: list[int]) -> None:
+    ring = Ring(numbers=len(values), width=width)
+    found = ring.centred(ring.unpacked(ring.packed(ring.residues(np.array(values)))))
+    modulus = 2 ** (8 * width)
+    assert [int(value) % modulus for value in found] == [value % modulus for value in values]
+    assert all(-modulus // 2 <= int(value) < modulus // 2 for value in found)
+
+
+@settings(max_examples=20)
+@given(secret=st.binary(min_size=32, max_size=32), points=st.sets(st.integers(1, 64), min_size=3, max_size=9))
+def test_as_many_shares_as_are_needed_give_the_secret_and_one_less_dont(secret: bytes, points: set[int]) -> None:
+    shares = split(secret, sorted(points), 3)
+    assert all(joined({point: shares[point] for point in some}) == secret for some in combinations(sorted(points), 3))
+    assert all(joined({point: shares[point] for point in some}) != secret for some in combinations(sorted(points), 2))
+
+
+def test_masked_integers_are_others_in_each_sum() -> None:
+    runs = [Round(about(3, 0, 1)) for _ in range(2)]
+    sent = [run.masked(range(3), run.shares(range(3), run.keys(range(3)))) for run in runs]
+    ring = runs[0].about.ring
+    for number in range(3):
+        first, second = (masked[number].tolist() for masked in sent)
+        assert len({*first, *second, *ring.residues(integers(number)).tolist()}) == 3 * NUMBERS
+
+
+Attack = Callable[[Round], object]
+
+
+def _both_kinds(run: Round) -> object:
+    """The same site's seed and key, one after the other."""
+    arrived = run.masked(EVERY, run.shares(EVERY, run.keys(EVERY)))
+    agreed = run.agreed(EVERY, arrived)
+    run.parties[0].revealed(agreed)
+    return run.parties[0].revealed(agreed)
+
+
+def _second_list(run: Round) -> object:
+    """A second list of survivors for one site."""
+    run.masked(EVERY, run.shares(EVERY, run.keys(EVERY)))
+    run.parties[0].agreed(EVERY)
+    return run.parties[0].agreed([0, 1, 2, 3])
+
+
+def _different_lists(run: Round) -> object:
+    """Two lists of survivors: each has too few signatures."""
+    run.masked(EVERY, run.shares(EVERY, run.keys(EVERY)))
+    views = [[0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 4], [0, 1, 2, 3], [0, 1, 2, 4]]
+    agreed = [run.parties[number].agreed(view) for number, view in enumerate(views)]
+    return run.parties[0].revealed(agreed[:2] + agreed[3:4])
+
+
+def _different_shares(run: Round) -> object:
+    """Lists of survivors that are equal, after some sites were given fewer shares: they have fewer masks between them."""
+    shares = run.shares(EVERY, run.keys(EVERY))
+    run.parties[0].masked(shares, lambda: run.draw(0))
+    others = [run.parties[number] for number in (1, 2, 3)]
+    for number, party in enumerate(others, 1):
+        party.masked(shares[:4], lambda number=number: run.draw(number))
+    return run.parties[0].revealed([party.agreed([0, 1, 2, 3]) for party in (run.parties[0], *others)])
+
+
+def _too_few_left(run: Round) -> object:
+    run.masked(EVERY, run.shares(EVERY, run.keys(EVERY)))
+    return run.parties[0].agreed([0, 1, 2])
+
+
+def _not_among_them(run: Round) -> object:
+    """Its own integers are said to be lost, so that its key would be revealed."""
+    run.masked(EVERY, run.shares(EVERY, run.keys(EVERY)))
+    return run.parties[0].agreed([1, 2, 3, 4])
+
+
+def _too_few_signatures(run: Round) -> object:
+    agreed = run.agreed(EVERY, run.masked(EVERY, run.shares(EVERY, run.keys(EVERY))))
+    return run.parties[0].revealed(agreed[:3])
+
+
+def _one_signature_often(run: Round) -> object:
+    agreed = run.agreed(EVERY, run.masked(EVERY, run.shares(EVERY, run.keys(EVERY))))
+    return run.parties[0].revealed([agreed[1]] * 5)
+
+
+def _keys_of_its_own(run: Round) -> object:
+    """The coordinator's keys in a site's name."""
+    own = X25519PrivateKey.generate().public_key().public_bytes_raw() * 2
+    part = Part(kind="keys", session=run.about.session, roster=FIRST, site="s1", payload=digest(own))
+    keys = run.keys(EVERY)
+    return run.parties[0].shares([keys[0], sealed(part, own, signing(-1)), *keys[2:]])
+
+
+def _keys_of_another_sum(run: Round) -> object:
+    other = Round(about(5, 1, 1, session="2" * 64)).keys(EVERY)
+    return run.parties[0].shares([*run.keys(EVERY)[:4], other[4]])
+
+
+def _keys_of_an_earlier_attempt(run: Round) -> object:
+    """A site has made new keys since; the coordinator has kept its earlier ones."""
+    earlier, again = run.keys(EVERY), Party(run.about, 0, signing(0))
+    again.keys()
+    return again.shares(earlier)
+
+
+def _weak_keys(run: Round) -> object:
+    """A point of low order: everybody knows the secret."""
+    weak = bytes(64)
+    part = Part(kind="keys", session=run.about.session, roster=FIRST, site="s1", payload=digest(weak))
+    keys = run.keys(EVERY)
+    return run.parties[0].shares([keys[0], sealed(part, weak, signing(1)), *keys[2:]])
+
+
+def _shares_of_another_attempt(run: Round) -> object:
+    other = Round(run.about)
+    theirs = other.shares(EVERY, other.keys(EVERY))
+    own = run.shares(EVERY, run.keys(EVERY))
+    return run.parties[0].masked([own[0], *theirs[1:]], lambda: run.draw(0))
+
+
+def _draws_twice(run: Round) -> object:
+    shares = run.shares(EVERY, run.keys(EVERY))
+    run.parties[0].masked(shares, lambda: run.draw(0))
+    return run.parties[0].masked(shares, lambda: run.draw(0))
+
+
+def _skips(run: Round) -> object:
+    run.shares(EVERY, run.keys(EVERY))
+    return run.parties[0].agreed(EVERY)
+
+
+STEP = "step must be the one after the last"
+ATTACKS: dict[str, tuple[Attack, str]] = {
+    "both kinds": (_both_kinds, STEP),
+    "second list": (_second_list, STEP),
+    "different lists": (_different_lists, "agreed of at least 4 sites, got 3"),
+    "different shares": (_different_shares, "one of agreed from each site"),
+    "too few left": (_too_few_left, "at least 4 in all"),
+    "not among them": (_not_among_them, "arrived must be this site and others"),
+    "too few signatures": (_too_few_signatures, "agreed of at least 4 sites, got 3"),
+    "one signature often": (_one_signature_often, "one of agreed from each site"),
+    "keys of its own": (_keys_of_its_own, "signed by a site of the federation"),
+    "keys of another sum": (_keys_of_another_sum, "keys of this sum"),
+    "keys of an earlier attempt": (_keys_of_an_earlier_attempt, "a list with the site's own"),
+    "weak keys": (_weak_keys, "an X25519 public key"),
+    "shares of another attempt": (_shares_of_another_attempt, "shares of this sum"),
+    "draws twice": (_draws_twice, STEP),
+    "skips": (_skips, STEP),
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_a_hostile_coordinator_is_refused(attack: str) -> None:
+    run, (attacked, why) = Round(about(5, 1, 1)), ATTACKS[attack]
+    with pytest.raises(InvalidParameter, match=why):
+        attacked(run)
+    # Nothing is drawn twice, and nothing for shares that aren't of this sum.
+    assert len(run.draws) == len(set(run.draws))
+    if attack == "shares of another attempt":
+        assert not run.draws
+
+
+def test_a_site_that_refused_goes_no_further() -> None:
+    run = Round(about(5, 1, 1))
+    arrived = run.masked(EVERY, run.shares(EVERY, run.keys(EVERY)))
+    agreed = run.agreed(EVERY, arrived)
+    for frames in (agreed[:3], agreed):
+        with pytest.raises(InvalidParameter):
+            run.parties[0].revealed(frames)
+
+
+def test_wrong_shares_give_no_sum() -> None:
+    run = Round(about(5, 1, 1))
+    agreed = run.agreed(EVERY, run.masked(EVERY, run.shares(EVERY, run.keys(EVERY))))
+    revealed = [run.parties[number].revealed(agreed) for number in EVERY]
+    assert run.summing.total(revealed).tolist() == plain(EVERY, 4)
+    payload = bytes(66 * 5)
+    part = Part(kind="revealed", session=run.about.session, roster=run.summing.roster.digest, site="s0", payload=digest(payload))
+    with pytest.raises(InvalidParameter, match="of the secret that its site was bound to"):
+        run.summing.total([sealed(part, payload, signing(0)), *revealed[1:]])
+
+
+@pytest.mark.parametrize(
+    ("sites", "dropouts", "colluding", "fits"), [(3, 1, 0, True), (3, 1, 1, False), (11, 2, 2, True), (11, 4, 3, False)]
+)
+def test_two_sums_of_one_round_must_be_impossible(sites: int, dropouts: int, colluding: int, *, fits: bool) -> None:
+    aggregation = SecureAggregation(dropouts=dropouts, colluding=colluding)
+    if fits:
+        aggregation.check(sites)
+    else:
+        with pytest.raises(InvalidParameter, match=r"2 \* dropouts \+ colluding <"):
+            aggregation.check(sites)
+
+
+def test_messages_that_dont_fit_dont_count() -> None:
+    run = Round(about(5, 1, 1))
+    keys = run.keys(EVERY)
+    assert [run.summing.counts_keys(frame) for frame in (*keys, b"", keys[0] + b"x")] == [0, 1, 2, 3, 4, None, None]
+    shares = run.shares(EVERY, keys)
+    assert [run.summing.counts_shares(frame) for frame in (*shares, keys[0], shares[1][:-1])] == [0, 1, 2, 3, 4, None, None]
+    agreed = run.agreed(EVERY, run.masked(EVERY, shares))
+    assert [run.summing.counts_agreed(frame) for frame in (*agreed, shares[0])] == [0, 1, 2, 3, 4, None]
+    revealed = [run.parties[number].revealed(agreed) for number in EVERY]
+    assert [run.summing.counts_revealed(frame) for frame in (*revealed, agreed[0])] == [0, 1, 2, 3, 4, None]

@@ -1,0 +1,86 @@
+r"""Masks: integers modulo a power of two that can't be told from uniform ones without their key."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, final
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from numpy.typing import NDArray
+from pydantic import Field, Strict
+
+from zetadp.mechanisms.base import Count, Value
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.sampling.key_stream import KeyStream
+
+MOST_BYTES: Final = 8
+Residues = NDArray[Any]
+"""(numbers,), unsigned: their last bytes are integers modulo 2^(8 width)."""
+
+
+@final
+class Ring(Value):
+    r"""``numbers`` integers modulo 2^(8 width).
+
+    Attributes:
+      width: bytes of an integer, 1 to 8.
+    """
+
+    numbers: Count
+    width: Annotated[int, Strict(), Field(ge=1, le=MOST_BYTES)]
+
+    @property
+    def _type(self) -> np.dtype[Any]:
+        # Additions wrap at the type's own size, a multiple of the modulus.
+        return np.dtype(f"<u{next(size for size in (1, 2, 4, 8) if size >= self.width)}")
+
+    def residues(self, integers: NDArray[np.int64]) -> Residues:
+        """Of (numbers,) integers."""
+        if integers.shape != (self.numbers,):
+            raise InvalidParameter("integers", f"{self.numbers} in number", integers.shape)
+        return integers.astype("<i8").view("<u8").astype(self._type)
+
+    def mask(self, key: bytes) -> Residues:
+        """The mask of a key of 32 bytes, which is used for nothing else."""
+        found = np.empty(self.numbers, self._type)
+        if found.size:
+            KeyStream(key).fill(found.data.cast("B"))
+        return found
+
+    def packed(self, residues: Residues) -> bytes:
+        """``width`` bytes of each, little-endian."""
+        rows: NDArray[np.uint8] = np.ascontiguousarray(residues, self._type).view(np.uint8).reshape(self.numbers, -1)
+        return rows[:, : self.width].tobytes()
+
+    def unpacked(self, payload: bytes) -> Residues:
+        """The reverse. Raises InvalidParameter if there are more or fewer bytes."""
+        if len(payload) != self.numbers * self.width:
+            raise InvalidParameter("payload", f"{self.numbers} integers of {self.width} bytes", f"{len(payload)} bytes")
+        whole = np.zeros((self.numbers, self._type.itemsize), np.uint8)
+        whole[:, : self.width] = np.frombuffer(payload, np.uint8).reshape(self.numbers, self.width)
+        return whole.view(self._type).reshape(-1)
+
+    def centred(self, residues: Residues) -> NDArray[np.int64]:
+        """The integers of least size with these residues, in [-2^(8 width - 1), 2^(8 width - 1))."""
+        shift = np.uint64(64 - 8 * self.width)
+        return (residues.astype("<u8") << shift).view("<i8") >> np.int64(shift)
+
+
+def derived(own: X25519PrivateKey, other: bytes, salt: bytes, purpose: str) -> bytes:
+    r"""A key of 32 bytes for one purpose, the same on both sides of an X25519 exchange.
+
+    Raises:
+      InvalidParameter: the other public key has no secret with anybody (a point of low order).
+    """
+    try:
+        secret = own.exchange(X25519PublicKey.from_public_bytes(other))
+    except ValueError as error:
+        raise InvalidParameter("key", "an X25519 public key", other.hex()) from error
+    return HKDF(SHA256(), 32, salt, f"zetadp secure aggregation 1 {purpose}".encode()).derive(secret)
+
+
+def expanded(seed: bytes, salt: bytes) -> bytes:
+    """The key of a site's own mask, from the seed that it shares."""
+    return HKDF(SHA256(), 32, salt, b"zetadp secure aggregation 1 own mask").derive(seed)

@@ -1,0 +1,131 @@
+r"""The coordinator's side of a secure sum: collects messages, and takes the masks off the sum of what arrived."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import final
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from numpy.typing import NDArray
+
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.sites.messages import digest
+from zetadp.trainer.sites.secure.masks import Residues, expanded
+from zetadp.trainer.sites.secure.parts import Roster, Sum, all_received, received, roster_of, view_of
+from zetadp.trainer.sites.secure.party import COMMITMENT_BYTES, SEALED_BYTES, pair_key, shares_revealed
+from zetadp.trainer.sites.secure.sharing import joined
+
+
+@final
+class Summing:
+    r"""One sum. A step that fails for want of sites ends it: the round gives nothing.
+
+    Every method raises InvalidParameter if fewer sites are left than have to stay. Messages that are wrong should be left out before
+    (``counts``): a site that sends them has dropped out.
+    """
+
+    def __init__(self, about: Sum) -> None:
+        self._about = about
+        self._roster: Roster | None = None
+        self._seeds: dict[int, str] = {}
+        self._arrived: Mapping[int, Residues] = {}
+
+    @property
+    def roster(self) -> Roster:
+        """All sites' keys. Raises InvalidParameter before they are known."""
+        if self._roster is None:
+            raise InvalidParameter("step", "one after the keys", None)
+        return self._roster
+
+    def counts_keys(self, frame: bytes) -> int | None:
+        """The number of the site whose keys these are; None if they are nobody's."""
+        try:
+            return next(iter(roster_of(_alone(self._about), [frame]).keys))
+        except InvalidParameter:
+            return None
+
+    def counts_shares(self, frame: bytes) -> int | None:
+        """The number of the site whose shares these are; None if they don't fit."""
+        length = COMMITMENT_BYTES + SEALED_BYTES * (len(self.roster.keys) - 1)
+        try:
+            found = received(self._about, "shares", self.roster.digest, frame)
+        except InvalidParameter:
+            return None
+        return found.site if found.site in self.roster.keys and len(found.payload) == length else None
+
+    def counts_agreed(self, frame: bytes) -> int | None:
+        """The number of the site that has signed what arrived; None if it is something else."""
+        try:
+            found = received(self._about, "agreed", self.roster.digest, frame)
+        except InvalidParameter:
+            return None
+        return found.site if found.payload == view_of(self._seeds, self._arrived) and found.site in self._arrived else None
+
+    def counts_revealed(self, frame: bytes) -> int | None:
+        """The number of the site whose answer this is; None if it doesn't fit."""
+        try:
+            found = received(self._about, "revealed", self.roster.digest, frame)
+        except InvalidParameter:
+            return None
+        return found.site if shares_revealed(found.payload, self._seeds) is not None else None
+
+    def take_keys(self, frames: Iterable[bytes]) -> None:
+        """Of all sites that are there."""
+        self._roster = roster_of(self._about, frames)
+
+    def take_shares(self, frames: Iterable[bytes]) -> None:
+        """Of all sites that handed them out."""
+        found = all_received(self._about, "shares", self.roster.digest, frames, lambda one: one.site in self.roster.keys)
+        self._seeds = {number: one.payload[:COMMITMENT_BYTES].hex() for number, one in found.items()}
+
+    def take_masked(self, arrived: Mapping[int, Residues]) -> None:
+        """The masked integers of those sites whose arrived."""
+        if len(arrived) < self._about.least or not arrived.keys() <= self._seeds.keys():
+            raise InvalidParameter("masked", f"integers of at least {self._about.least} sites with shares", sorted(arrived))
+        self._arrived = dict(arrived)
+
+    def total(self, revealed: Iterable[bytes]) -> NDArray[np.int64]:
+        r"""The sum of the integers that arrived, modulo 2^(8 width), (numbers,): the ones of least size.
+
+        Raises:
+          InvalidParameter: also where the shares don't give the secrets that sites were bound to.
+        """
+        roster, ring = self.roster, self._about.ring
+        found = all_received(
+            self._about, "revealed", roster.digest, revealed, lambda one: shares_revealed(one.payload, self._seeds) is not None
+        )
+        shares = {number: shares_revealed(one.payload, self._seeds) or {} for number, one in list(found.items())[: self._about.least]}
+        total = ring.residues(np.zeros(ring.numbers, np.int64))
+        for residues in self._arrived.values():
+            total = total + residues
+        for number in self._seeds:
+            secret = joined({holder + 1: held[number] for holder, held in shares.items()})
+            if number in self._arrived:
+                if secret is None or digest(secret) != self._seeds[number]:
+                    raise self._wrong(number)
+                total = total - ring.mask(expanded(secret, roster.salt))
+            else:
+                total = total - self._left_by(number, secret)
+        return ring.centred(total)
+
+    def _left_by(self, gone: int, secret: bytes | None) -> Residues:
+        """What the sites whose integers arrived have in their masks for one whose didn't."""
+        roster, ring = self.roster, self._about.ring
+        private = None if secret is None else X25519PrivateKey.from_private_bytes(secret)
+        if private is None or private.public_key().public_bytes_raw() != roster.keys[gone].masking:
+            raise self._wrong(gone)
+        left = ring.residues(np.zeros(ring.numbers, np.int64))
+        for number in self._arrived:
+            mask = ring.mask(pair_key(private, roster, gone, number))
+            left = left + mask if number < gone else left - mask
+        return left
+
+    def _wrong(self, number: int) -> InvalidParameter:
+        return InvalidParameter("shares", "of the secret that its site was bound to", self._about.federation.sites[number].name)
+
+
+def _alone(about: Sum) -> Sum:
+    """The same for the messages of a single site."""
+    every = len(about.federation.sites) - 1
+    return Sum.model_validate(dict(about) | {"aggregation": dict(about.aggregation) | {"dropouts": every}})
