@@ -11,7 +11,7 @@ from zetadp.mechanisms.declared.base import Guarantee
 
 _ASSUMPTIONS = {
     Assumption.SENSITIVITY_AS_COMPUTED: "noise is drawn and added without floating-point error",
-    Assumption.AS_DECLARED: "the declaration is true for all neighbours, whatever was released before",
+    Assumption.AS_DECLARED: "what is declared holds for all neighbours, whatever was released before",
     Assumption.INDEPENDENT_NOISE: "noise is independent across coordinates and releases",
 }
 _BOTH = "noise is independent across coordinates and releases, and free of floating-point error"
