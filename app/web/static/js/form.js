@@ -127,8 +127,6 @@ export function markStale(stale) {
   byId("answer").classList.toggle("stale", stale);
   const none = byId("headline").textContent === NOTHING;
   byId("earlier").hidden = !stale || none;
-  const echo = document.getElementById("echo"); // not where form and answer fit one screen
-  if (echo) echo.textContent = none ? "" : `${byId("headline").textContent}${stale ? " (for the earlier values)" : ""}`;
 }
 
 // The address holds the form
