@@ -333,7 +333,7 @@ def test_without_a_key_a_page_says_where_to_enter_one(page: Any, key: str, clien
     page.evaluate("sessionStorage.clear()")
     for path in ("/jobs", f"/jobs/{job}"):
         page.goto(service.address + path)
-        page.locator("#trouble", has_text="your key opens it").wait_for()
+        page.locator("#trouble", has_text="Enter your key to see it").wait_for()
     keep_key(page, key)
     shows(page, "succeeded")
 
