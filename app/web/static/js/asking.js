@@ -6,6 +6,7 @@ import { directionOf, ordered, summary, table } from "./findings.js";
 import { gathered } from "./form.js";
 import { keepAsking } from "./keep-asking.js";
 
+const MOST = 6; // statements in view, the gravest of them
 const form = byId("form");
 const fields = [...form.querySelectorAll("[data-path]")];
 
@@ -21,7 +22,10 @@ function show(answer) {
     const over = findings.filter((one) => directionOf(one) === "overclaims").length;
     byId("headline").textContent = over ? `${over} of ${findings.length} promise too much` : "None promise too much";
     byId("sentences").replaceChildren(summary(findings));
-    rest.replaceChildren(table(findings, "Published versus proven"));
+    const wasOpen = rest.querySelector("#more-findings")?.open;
+    const more = findings.slice(MOST);
+    rest.replaceChildren(table(findings.slice(0, MOST), "Published versus proven"));
+    if (more.length) rest.append(el("details", { id: "more-findings", open: wasOpen }, el("summary", {}, `${more.length} more printed statements`), table(more, "More statements")));
   } else {
     byId("headline").textContent = `real std ${bound(answer.std_real, { digits: 6 })}, imaginary std ${bound(answer.std_imag, { digits: 6 })}`;
     byId("sentences").replaceChildren(...shape(answer).map((line) => el("p", {}, line)));
