@@ -2,18 +2,23 @@ r"""From clipped sums to releases: complex views of real vectors, the joint vect
 
 from __future__ import annotations
 
+import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import pytest
 import torch
 from torch import Tensor
 
 from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, RandomStream, Sensitivity
+from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.engine import TorchSource
+from zetadp.trainer.engine.noise import releasing
+from zetadp.trainer.engine.noise.noise_watch import NoiseWatch
 from zetadp.trainer.engine.noise.releasing import LARGEST_BOUND, gradient, query, release
 from zetadp.trainer.specs.execution_plan import AdaptiveClipping, FlatClipping
 
+CPU = torch.device("cpu")
 ADAPTIVE = AdaptiveClipping(initial_bound=2.0, quantile=0.8, learning_rate=0.2, count_share=0.1)
 ONE = Sensitivity(l2=1.0, adjacency="add_remove", unit="record")
 
@@ -120,3 +125,61 @@ def test_flat_clipping_releases_the_sum_itself_and_keeps_its_bound() -> None:
     assert query(clipping, clipped, 5, 2.0) is clipped.total
     found = gradient(clipping, clipped.total, 4, 2.0)
     assert (found.values.tolist(), found.next_bound) == ([0.0, 0.25, 0.5], 2.0)
+
+
+PARTED = [Gaussian(std=2.0, sensitivity=ONE), ComplexGaussian(std=2.0, sensitivity=ONE)]
+WHOLE = [ComplexGaussian(std_real=2.0, std_imag=1.5, sensitivity=ONE), ComplexGaussian(std=2.0, correlation=0.5, sensitivity=ONE)]
+
+
+@pytest.mark.parametrize("numbers", [40, 116, 117, 133, 200, 215, 216, 217, 1001])
+@pytest.mark.parametrize("mechanism", [*PARTED, *WHOLE], ids=["real", "circular", "uneven", "correlated"])
+def test_a_release_over_its_vector_is_the_release_to_the_bit(
+    mechanism: Gaussian | ComplexGaussian, numbers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one part or in many, the last of which may be longer, so that none is of few numbers; what is watched is the whole noise."""
+    monkeypatch.setattr(releasing, "PART", 100)
+    watch, sizes = NoiseWatch(mechanism), []
+    seen = watch.see_part
+
+    def noted(before: Tensor, after: Tensor, first: int) -> None:
+        sizes.append(len(before))
+        seen(before, after, first)
+
+    monkeypatch.setattr(watch, "see_part", noted)
+    vector = 50.0 * torch.randn(numbers, generator=torch.Generator().manual_seed(numbers))
+    expected = release(mechanism, vector, _source())
+    own = vector.clone()
+    found = releasing.released_over(mechanism, own, _source(), watch, 0)
+    assert torch.equal(found, expected)
+    in_parts = mechanism in PARTED and numbers > 116
+    assert (found.data_ptr() == own.data_ptr()) == in_parts
+    assert not in_parts or (min(sizes) >= min(100, numbers) - 83 and max(sizes) <= 116 and sum(sizes) == numbers)
+    of_whole = NoiseWatch(mechanism)
+    of_whole.see(vector, expected)
+    assert watch.numbers == of_whole.numbers
+    assert asdict(watch._sums) == pytest.approx(asdict(of_whole._sums), rel=1e-5)
+
+
+@pytest.mark.parametrize("mechanism", PARTED, ids=["real", "circular"])
+def test_broken_noise_of_a_part_is_seen(mechanism: Gaussian | ComplexGaussian, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(releasing, "PART", 1000)
+    right, parts = releasing._released_part, itertools.count()
+
+    def other(_mechanism: Gaussian | ComplexGaussian, part: Tensor, source: TorchSource, length: int) -> Tensor:
+        return part.clone() if next(parts) % 4 == 3 else right(mechanism, part, source, length)
+
+    for broken in (False, True):
+        if broken:
+            monkeypatch.setattr(releasing, "_released_part", other)
+        watch = NoiseWatch(mechanism)
+        for _ in range(10):
+            releasing.released_over(mechanism, torch.zeros(4000), TorchSource(RandomStream.from_operating_system(), CPU), watch, 0)
+        assert watch.is_as_claimed != broken
+
+
+def test_what_is_not_finite_is_refused_in_a_later_part_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(releasing, "PART", 100)
+    vector = torch.zeros(1000)
+    vector[777] = math.nan
+    with pytest.raises(InvalidParameter, match="finite in every coordinate"):
+        releasing.released_over(PARTED[0], vector, _source(), None, 0)
