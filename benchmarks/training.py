@@ -26,6 +26,7 @@ from zetadp.trainer.engine import ClippedGradients, FreshRandomness, NoiseWatch,
 from zetadp.trainer.engine.network_run import Descent
 from zetadp.trainer.engine.noise.prefetch import NoiseAhead
 from zetadp.trainer.engine.team.interface import Alone
+from zetadp.trainer.layers.flat_parameters import forget_values
 from zetadp.trainer.specs.descent import Sgd
 from zetadp.trainer.specs.execution_plan import ExecutionPlan, FlatClipping
 from zetadp.trainer.specs.sampling import PoissonSampling
@@ -75,6 +76,7 @@ def private_step(case: Case, batch: int, microbatch_size: int = MICROBATCH, *, p
     site, watch = Site(torch.arange(batch), randomness), NoiseWatch(plan.mechanism)
     loop = PrivateLoop(clipped, clipped.layout, plan, (site,), descent.updated, Alone(), watch=watch)
     parameters = clipped.layout.flatten(dict(problem.network.named_parameters()))
+    forget_values(problem.network)
     state = TrainingState(0, parameters, descent.initial(parameters), clipping.bound)
 
     def step() -> None:

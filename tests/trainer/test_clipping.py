@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from zetadp.trainer.engine.gradients.clipping import CLIP_MARGIN, ClippedGradients, ClippedSum
 from zetadp.trainer.engine.gradients.per_unit import TapedRoute
 from zetadp.trainer.engine.gradients.problem import Problem
-from zetadp.trainer.layers.flat_parameters import ParameterLayout
+from zetadp.trainer.layers.flat_parameters import ParameterLayout, forget_values
 from zetadp.trainer.layers.rules.base import gram_squared_norms
 from zetadp.trainer.specs.execution_plan import AdaptiveClipping, FlatClipping, PerLayerClipping
 
@@ -319,3 +319,14 @@ def test_no_unit_has_a_gradient_of_its_own_in_memory() -> None:
     # One gradient is 64 KiB in float32; 64 of them would be 4 MiB. The flat sum is in float32 too, as there is one microbatch.
     network = nn.Sequential(nn.Linear(64, 256, bias=False), nn.ReLU())
     assert _largest(network, 64, 64) == 4 * 64 * 256
+
+
+def test_a_network_that_forgot_its_parameters_clips_and_sums_as_before() -> None:
+    problem, units = _problem(_records()[0]), torch.arange(RECORDS)
+    clipped = ClippedGradients(problem, FlatClipping(bound=1.0), 8)
+    before = clipped.layout.flatten(dict(problem.network.named_parameters()))
+    expected = clipped.sum(clipped.layout.unflatten(before), units, 1.0).total
+    forget_values(problem.network)
+    assert torch.equal(clipped.sum(clipped.layout.unflatten(before), units, 1.0).total, expected)
+    assert ParameterLayout.of(problem.network) == clipped.layout
+    assert [parameter.untyped_storage().nbytes() for parameter in problem.network.parameters()] == [8, 8, 4]

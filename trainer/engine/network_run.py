@@ -10,7 +10,7 @@ from typing import Protocol, final
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from zetadp import accountants
 from zetadp.trainer.data import DataSet, DataSetOnDisk
@@ -33,7 +33,7 @@ from zetadp.trainer.engine.publisher import Evaluation
 from zetadp.trainer.engine.requests import architecture
 from zetadp.trainer.engine.run import Ending, Model, PreparedRun, Setting
 from zetadp.trainer.engine.team.interface import Team
-from zetadp.trainer.layers.flat_parameters import model_tensors
+from zetadp.trainer.layers.flat_parameters import forget_values, model_tensors
 from zetadp.trainer.models import losses_for
 from zetadp.trainer.specs.descent import AnyOptimizer, ExponentialAveraging
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
@@ -101,7 +101,7 @@ class NoisyGradients:
             Site(units.to(device), self.randomness(spec.seed, number, setting.team), groups) for number, units in enumerate(places)
         )
         content = partial(_model, loaded, architecture(spec, spec.model, facts))
-        return PreparedNetwork(spec, plan, setting, loaded, clipped, auditing, sites, Descent.of(spec, plan), content)
+        return PreparedNetwork(spec, plan, setting, loaded, clipped, auditing, sites, Descent.of(spec, plan), content, loaded.network)
 
 
 def _keys(data: DataSet | DataSetOnDisk, users: Keys | None) -> Keys:
@@ -174,6 +174,8 @@ class PreparedNetwork(PreparedRun):
       auditing: the made-up units that audit the run.
       optimization: makes use of the released gradients.
       content: of the model file.
+      forgetful: the network, where nobody else has it: it forgets its initial parameters before the first step, which begins with a vector
+        of them.
     """
 
     def __init__(
@@ -187,8 +189,9 @@ class PreparedNetwork(PreparedRun):
         sites: Sequence[Site],
         optimization: Optimization,
         content: Callable[[TrainingState], Model],
+        forgetful: nn.Module | None = None,
     ) -> None:
-        self._optimization, self._content = optimization, content
+        self._optimization, self._content, self._forgetful = optimization, content, forgetful
         self._spec, self._plan, self._setting, self._loaded = spec, plan, setting, loaded
         self._clipped, self._auditing = clipped, auditing
         self._origin = sites[0].randomness.origin
@@ -246,6 +249,8 @@ class PreparedNetwork(PreparedRun):
 
     def begin(self, start: TrainingState) -> None:
         check_contributions(self._clipped, self._plan, start.bound)
+        if self._forgetful is not None:
+            forget_values(self._forgetful)
 
     def working(self) -> AbstractContextManager[object]:
         return nullcontext() if self._ahead is None else self._ahead

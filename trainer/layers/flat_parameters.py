@@ -82,6 +82,12 @@ def model_tensors(layout: ParameterLayout, parameters: Tensor, *modules: nn.Modu
     return kept | trained
 
 
+def forget_values(network: nn.Module) -> None:
+    """Leaves the parameters their names, shapes and types, in the memory of one number each: what they are is in a vector from now on."""
+    for parameter in network.parameters():
+        parameter.data = parameter.data.new_zeros(()).expand(parameter.shape)
+
+
 def _pairs(reals: Tensor) -> Tensor:
     return torch.view_as_complex(reals.view(-1, 2))
 

@@ -28,7 +28,7 @@ The clipping margin covers the rounding of sums of at most 2048 terms, and a Poi
 with probability below e^-390 (Chernoff: exp(-1024 (2 ln 2 - 1))).
 """
 
-PART = 2**17
+PART = 2**16
 """Numbers that are released and looked at together: what there is of them twice stays in a processor's cache."""
 
 HELD = LARGEST / 2.0
