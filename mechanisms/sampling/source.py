@@ -199,7 +199,7 @@ class RandomStream:
 
     def released_normal(self, value: NDArray[Any], factor: float, largest: float, scale: float) -> NDArray[Any]:
         """``kernel.released`` of a value with as many new numbers of ``grid_normal``."""
-        if value.size <= FEW or value.dtype.name not in kernel.KINDS or not value.flags.c_contiguous:
+        if value.size <= FEW or value.dtype not in kernel.KINDS or not value.flags.c_contiguous:
             return kernel.released(value, self.grid_normal(value.size).reshape(value.shape), factor, largest, scale)
         flat, beside = value.reshape(-1), self._beside()
         if (block := self._stream.reserve(8 * len(flat))) is None:
