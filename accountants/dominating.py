@@ -27,15 +27,16 @@ from decimal import Decimal, localcontext
 from functools import lru_cache
 
 from zetadp.accountants.allocation.density import Allocated
-from zetadp.accountants.densities import DENSITIES, Density, LocationDensity, density_of
+from zetadp.accountants.densities import DENSITIES, RESPONSE, Density, LocationDensity, density_of
 from zetadp.accountants.densities.mixtures import Mixture
 from zetadp.accountants.displaced import Displaced
 from zetadp.accountants.leaf import Leaf, Selection, unshuffled
 from zetadp.accountants.pairs import Crowded, Pair
 from zetadp.mechanisms.base import Adjacency, Mechanism
+from zetadp.mechanisms.declared.base import Declared
 from zetadp.mechanisms.errors import UnsupportedEvent
 from zetadp.mechanisms.local import LocalRelease
-from zetadp.mechanisms.loss import ConcentratedLoss, FailingLoss, GaussianLoss, IntegerLoss, LaplaceLoss, PrivacyLoss
+from zetadp.mechanisms.loss import ConcentratedLoss, FailingLoss, GaussianLoss, IntegerLoss, LaplaceLoss, PrivacyLoss, ResponseLoss
 from zetadp.mechanisms.numerics.binomial import log_binomial_tail
 from zetadp.mechanisms.numerics.hypergeometric import hypergeometric
 
@@ -53,6 +54,9 @@ LARGEST_INTEGER_TABLE = 2**18
 
 SMALLEST_WEIGHT = 1e-300
 """Smaller weights of far components are rounded up to it, so that they keep their digits."""
+
+_LARGE = 700.0
+"""Epsilons from which on e^epsilon is not computed."""
 
 LEAST_REMAINDER = 1e-4
 """Components with a total weight below this at a mixture's lower end are moved up: 1 minus all others would have lost its digits."""
@@ -105,7 +109,7 @@ def _drawn(leaf: Leaf) -> Pair | str:
         return _local(family, move, leaf)
     if leaf.is_whole:
         return Pair(family, Mixture((1.0,), (leaf.group * move,)), _NULL)
-    return _sampled(family, leaf, move)
+    return (_guaranteed if _is_guarantee(leaf) else _sampled)(family, leaf, move)
 
 
 def _declared_reason(leaf: Leaf, loss: PrivacyLoss) -> str | None:
@@ -133,6 +137,35 @@ def _integer_reason(leaf: Leaf, loss: IntegerLoss) -> str | None:
             f"units times moves must be at most {LARGEST_INTEGER_TABLE // 4}"
         )
     return None
+
+
+def _is_guarantee(leaf: Leaf) -> bool:
+    """Whether nothing but a guarantee is known of what was released."""
+    return isinstance(leaf.mechanism, Declared) and not isinstance(leaf.mechanism.privacy_loss(), IntegerLoss)
+
+
+def _guaranteed(family: Density, leaf: Leaf, move: float) -> Pair | str:
+    """Row 10: a sample of what only a guarantee is declared of."""
+    loss, adjacency, is_fixed = leaf.mechanism.privacy_loss(), leaf.mechanism.neighbours[0], leaf.scheme == "fixed_size"
+    if not is_fixed and adjacency is not Adjacency.ADD_REMOVE:
+        return (
+            f"such a sample may leave the unit out, and a guarantee under {adjacency.value} says nothing of data without it: declare it "
+            "under add_remove, or sample a fixed size"
+        )
+    if isinstance(loss, GaussianLoss):
+        return _sampled(family, leaf, move)
+    epsilon = loss.pure_epsilon
+    assert epsilon is not None  # nothing else that is declared can be sampled
+    if leaf.scheme not in ("poisson", "fixed_size") or (is_fixed and leaf.group > 1):
+        return f"{leaf.scheme} samples of pure epsilon-DP, or groups with a fixed size, have no dominating pair that is proved here"
+    q, is_zeroed = leaf.probability, adjacency is Adjacency.ZERO_OUT
+    displaces = is_fixed and (adjacency is Adjacency.ADD_REMOVE or (is_zeroed and q < 1.0))
+    return Pair(RESPONSE, Mixture((1.0,), (leaf.group * _amplified(2.0 * epsilon if displaces else epsilon, q),)), _NULL)
+
+
+def _amplified(epsilon: float, q: float) -> float:
+    """log(1 + q (e^epsilon - 1)), to a few units in the last place."""
+    return math.log1p(q * math.expm1(epsilon)) if epsilon < _LARGE else epsilon + math.log(q + (1.0 - q) * math.exp(-epsilon))
 
 
 def _sampled(family: Density, leaf: Leaf, move: float) -> Pair | str:
@@ -228,8 +261,11 @@ def _shuffled(leaf: Leaf) -> Pair | str:
             "shuffled batches under add_remove have no guarantee that is proved here: one record more moves others to the next batches, or "
             "changes the batches' sizes. Under zero_out and replace_one they have that of one whole release an epoch"
         )
-    if leaf.group > 1 and not isinstance(loss, GaussianLoss | LaplaceLoss):
-        return "groups with shuffled batches have no dominating pair that is proved here, but for Gaussian and Laplace noise"
+    if leaf.group > 1 and not isinstance(loss, GaussianLoss | LaplaceLoss | ResponseLoss):
+        return (
+            "groups with shuffled batches have no dominating pair that is proved here, but for Gaussian and Laplace noise, "
+            "GDP and pure epsilon-DP"
+        )
     (whole,) = unshuffled({leaf: 1})
     return _resolved(whole)
 
@@ -302,11 +338,8 @@ def _binomial(size: int, q: float) -> list[float]:
 def statement(leaf: Leaf) -> tuple[str, str]:
     """(a sampled leaf's pair, where it is proved), for derivations: f is noise of scale 1, m the whole release's distance."""
     adjacency = leaf.mechanism.neighbours[0]
-    if isinstance(leaf.mechanism, LocalRelease):
-        return (
-            "a local release, of records that are in the sample: its own pair with probability q, else no difference",
-            "proofs/pairs.md, row 7",
-        )
+    if isinstance(leaf.mechanism, LocalRelease) or (_is_guarantee(leaf) and not isinstance(leaf.mechanism.privacy_loss(), GaussianLoss)):
+        return _kept_statement(leaf)
     if leaf.scheme in ("random_allocation", "shuffled", "truncated_poisson"):
         return _bounded_statement(leaf)
     if leaf.scheme == "fixed_size":
@@ -318,6 +351,17 @@ def statement(leaf: Leaf) -> tuple[str, str]:
     if leaf.group > 1:
         return "sum of Bin(k, q)(j) f(x - j m) against f(x), and f(x) against it", "proofs/pairs.md"
     return "(1 - q) Q + q P against Q, and Q against it", "Zhu, Dong and Wang 2022, Theorem 11"
+
+
+def _kept_statement(leaf: Leaf) -> tuple[str, str]:
+    """Of what has no noise that mixes."""
+    if isinstance(leaf.mechanism, LocalRelease):
+        text = "a local release, of records that are in the sample: its own pair with probability q, else no difference"
+        return text, "proofs/pairs.md, row 7"
+    if leaf.scheme == "shuffled":
+        return _bounded_statement(leaf)
+    text = "log(1 + q (e^e - 1))-DP, e of what was run on the sample, or twice that where one record displaces another"
+    return text, "proofs/pairs.md, row 10"
 
 
 def _fixed_size_statement(leaf: Leaf, adjacency: Adjacency) -> tuple[str, str]:

@@ -20,7 +20,7 @@ from fractions import Fraction
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-from zetadp.accountants.dominating import pair_of
+from zetadp.accountants.dominating import pair_of, unsupported_reason
 from zetadp.accountants.events import (
     Composed,
     Event,
@@ -289,6 +289,8 @@ def _sampled(event: Sampled, group: int) -> library.DpEvent:
     from dp_accounting import dp_event as library  # pyright: ignore[reportMissingTypeStubs]
 
     (found,) = leaves(event)
+    if isinstance(found.mechanism, Declared) and (reason := unsupported_reason(found)) is not None:
+        raise _no_twin(f"a sample of {found.mechanism.kind} ({reason})")
     if isinstance(event, RandomlyAllocated):
         raise _no_twin("a random allocation")
     if isinstance(event, Shuffled):

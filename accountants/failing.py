@@ -43,15 +43,15 @@ def split(parts: Mapping[Leaf, int]) -> tuple[dict[Leaf, int], Decimal]:
     >>> rest, float(failure)
     ({}, 0.4375)
     """
-    rest = {leaf: count for leaf, count in parts.items() if not isinstance(leaf.mechanism, ApproximateGuarantee)}
+    # A sample of one may fail more often than it does, where one record displaces another: it stays, and is refused.
+    rest = {leaf: count for leaf, count in parts.items() if _failing(leaf) is None}
     if len(rest) == len(parts):
         return rest, Decimal(0)
     with localcontext() as context:
         context.prec = _DIGITS
         survival, sum_of_all, failing, one = Decimal(1), Decimal(0), 0, Decimal(0)
         for leaf, count in parts.items():
-            fact = leaf.mechanism
-            if not isinstance(fact, ApproximateGuarantee):
+            if (fact := _failing(leaf)) is None:
                 continue
             one = min(_of_group(fact, leaf.group), Decimal(1))
             survival, sum_of_all, failing = survival * (1 - one) ** count, sum_of_all + count * one, failing + count
@@ -81,7 +81,7 @@ def _of_group(fact: ApproximateGuarantee, size: int) -> Decimal:
 
 
 def _failing(leaf: Leaf) -> ApproximateGuarantee | None:
-    return leaf.mechanism if isinstance(leaf.mechanism, ApproximateGuarantee) else None
+    return leaf.mechanism if isinstance(leaf.mechanism, ApproximateGuarantee) and leaf.is_whole else None
 
 
 def _delta_step(leaf: Leaf, fact: ApproximateGuarantee, count: int) -> Step:

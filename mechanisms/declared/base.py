@@ -1,4 +1,4 @@
-"""What all that is only declared has in common: whose guarantee it is, and that a sample of it isn't known."""
+"""What all that is only declared has in common: whose guarantee it is. Of a sample of it nothing is known, unless a class says so."""
 
 from __future__ import annotations
 

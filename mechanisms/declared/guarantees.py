@@ -41,6 +41,8 @@ class PureGuarantee(Guarantee):
         proof=_PROOF,
     )
 
+    CAN_BE_SAMPLED: ClassVar[bool] = True
+
     kind: Literal["pure_dp"] = "pure_dp"
     epsilon: Positive
 
@@ -141,6 +143,8 @@ class GdpGuarantee(Guarantee):
         proof=_PROOF,
     )
 
+    CAN_BE_SAMPLED: ClassVar[bool] = True
+
     kind: Literal["gdp"] = "gdp"
     mu: Positive
 
@@ -173,6 +177,8 @@ class RangeGuarantee(Guarantee):
         errata=(),
         proof=_PROOF,
     )
+
+    CAN_BE_SAMPLED: ClassVar[bool] = True
 
     kind: Literal["bounded_range"] = "bounded_range"
     eta: Positive

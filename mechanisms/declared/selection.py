@@ -51,6 +51,8 @@ class NoisyMax(Declared):
         proof=_PROOF,
     )
 
+    CAN_BE_SAMPLED: ClassVar[bool] = True
+
     kind: Literal["noisy_max"] = "noisy_max"
     noise: Literal["gumbel", "exponential", "laplace"]
     scale: Positive
@@ -117,6 +119,8 @@ class SparseVector(Declared):
         errata=(),
         proof=_PROOF,
     )
+
+    CAN_BE_SAMPLED: ClassVar[bool] = True
 
     kind: Literal["sparse_vector"] = "sparse_vector"
     threshold_scale: Positive
