@@ -20,10 +20,10 @@ from zetadp.accountants.grids.layout import Estimates
 from zetadp.accountants.pairs import Pair
 from zetadp.accountants.routes.contour.ends import Ends, agreed, around
 from zetadp.accountants.routes.contour.parts import Aim, Part, Releases, log_beyond, log_binomial
-from zetadp.accountants.routes.contour.survey import Piece, Plan, Survey
+from zetadp.accountants.routes.contour.survey import ROOMS, Piece, Plan, Survey
 from zetadp.mechanisms.numerics.logspace import log_add
 
-_MOST_TRIALS, _ROUNDS = 4, 3
+_MOST_TRIALS, _ROUNDS = 3, 3
 _LEAST_TOLERANCE = 1e-13
 _DEEPEST = 1e4
 
@@ -128,23 +128,40 @@ def epsilon(pairs: Pairs, log_delta: float) -> Ends:
     releases = _releases(pairs)
     guess = Estimates.for_delta(pairs, log_delta)[1].epsilon
 
-    survey = Survey(releases, log_delta)
-    guess, low, high, tolerance = survey.epsilon(guess), 0.0, math.inf, 1e-7
-    for _ in range(_ROUNDS):
+    found, refusal = (0.0, math.inf), TransformUnavailable("nothing was planned")
+    for room, is_own in ((ROOMS[0], False), (ROOMS[1], False), (ROOMS[1], True)):
+        survey = Survey(releases, log_delta, room)
+        # Where the losses on a lattice mislead, the survey's own bounds may not.
+        start = survey.epsilon(guess) if is_own else guess
+        if is_own and start == guess:
+            break
+        try:
+            found = _from(releases, survey, (start, log_delta), found)
+        except TransformUnavailable as refused:
+            refusal = refused
+        if found[1] - found[0] <= ENOUGH * found[1] < math.inf:
+            break
+    if found == (0.0, math.inf):
+        raise refusal
+    return found
+
+
+def _from(releases: Releases, survey: Survey, start: tuple[float, float], found: Ends) -> Ends:
+    """A narrower bracket of epsilon than the one found, beginning with a guess of it; and log delta."""
+    (guess, log_delta), (low, high), tolerance = start, found, 1e-7
+    for number in range(_ROUNDS):
         try:
             split = _laid(releases, survey.plans(guess), log_delta, tolerance)
         except TransformUnavailable:
-            if high == math.inf:
+            if number == 0:
                 raise
             break  # the wider bracket stands
         root = split.solve(log_delta)
         if not 0.0 < root < math.inf:
-            if high == math.inf:
-                raise TransformUnavailable("its parts are below delta at every epsilon")
-            break
+            break  # its parts are below delta at every epsilon
         before = high - low
         low, high = agreed("epsilon", (low, high), around(split, root, log_delta))
-        if high - low <= ENOUGH * high or high - low > 0.5 * before:
+        if high - low <= ENOUGH * high < math.inf or (number and high - low > 0.5 * before):
             break
         guess, tolerance = root, min(max(3e-8 * root * -split.estimate(root)[1], _LEAST_TOLERANCE), 1e-7)
     return low, high
@@ -154,11 +171,28 @@ def log_delta(pairs: Pairs, epsilon: float) -> Ends:
     """(lower, upper) of log delta(epsilon) in one direction. Raises TransformUnavailable. Arguments as those of ``epsilon``."""
     releases = _releases(pairs)
     guess = Estimates.for_epsilon(pairs, epsilon)[1].log_delta
-    low, high = -math.inf, 0.0
-    for _ in range(_ROUNDS):
+    found, refusal = (-math.inf, 0.0), TransformUnavailable("nothing was planned")
+    for room in ROOMS:
+        try:
+            found = _at(releases, room, (epsilon, guess), found)
+        except TransformUnavailable as refused:
+            refusal = refused
+        if found[1] - found[0] <= ENOUGH * max(1.0, -found[1]):
+            break
+    if found == (-math.inf, 0.0):
+        raise refusal
+    return found
+
+
+def _at(releases: Releases, room: float, start: tuple[float, float], found: Ends) -> Ends:
+    """A narrower bracket of log delta than the one found, at an epsilon and from a guess."""
+    (epsilon, guess), (low, high) = start, found
+    for number in range(_ROUNDS):
         if not -_DEEPEST < guess < 0.0:
-            raise TransformUnavailable("its delta is nearly 1, or beyond the range of floats")
-        split = _laid(releases, Survey(releases, guess).plans(epsilon), guess, 1e-7)
+            if number == 0:
+                raise TransformUnavailable("its delta is nearly 1, or beyond the range of floats")
+            break
+        split = _laid(releases, Survey(releases, guess, room).plans(epsilon), guess, 1e-7)
         low, high = agreed("log delta", (low, high), split.bracket(epsilon))
         if high - low <= ENOUGH:
             break
@@ -176,9 +210,14 @@ def _releases(pairs: Pairs) -> Releases:
 
 
 def _laid(releases: Releases, plans: list[Plan], log_delta: float, tolerance: float) -> Split:
-    """The first plan's parts that can be laid."""
+    """The first plan's parts that can be laid. Where one part for any jumps decays too slowly, parts by their numbers may not."""
     refusal = TransformUnavailable("no cut separates its jumps from the rest")
-    for plan in plans[:_MOST_TRIALS]:
+    trials = [0, 0]
+    for plan in plans:
+        is_numbered = plan.pieces[-1].jumps.number is not None
+        if trials[is_numbered] == _MOST_TRIALS:
+            continue
+        trials[is_numbered] += 1
         deadline.check()
         try:
             return Split(releases, plan, log_delta, tolerance)

@@ -6,7 +6,7 @@ Estimates choose where a jump begins, where P ends, how many jumps matter and ea
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, final
 
@@ -27,14 +27,16 @@ _SHARES = np.array([0.0, 0.1, 0.25, 0.5, 0.75, 1.0])
 _STEEPER = np.array([1.0, 2.0, 5.0, 12.0, 30.0])
 _CENTRES, _FINER = 24, np.arange(-17, 18) / 18.0
 _NEAR = np.array([-1.5, -1.0, -0.7, -0.5, -0.35, -0.25, -0.17, -0.1, -0.05])
-_NODES, _TILTS, _ROOM = 3200, 192, 10.0
-"""The tilted law is further out than any probable outcome of P, by about so much."""
+_APART, _STEEPER_BY = 0.17, 1.5
+"""Steps between centres, and a factor of steepness: where one plan fails, so do those that are nearer to it."""
+_NODES, _TILTS = 3200, 192
+ROOMS = 0.0, 10.0
 
 _BEYOND_NATS = 19.0
 """-log of the share of delta that may come from beyond the end of P, or from parts that aren't computed."""
 _FURTHER = 20.0
 _DEEP, _SHALLOW = 38.0, 25.0
-_EASY, _PLENTY = 6.0, 12.0
+_EASY = 6.0
 """Parts whose moments outweigh delta by no more than this, as a logarithm, are as good as any."""
 _FALLEN, _FEW_POINTS, _MOST_POINTS = 40.0, 300.0, 1e6
 
@@ -62,14 +64,27 @@ class Plan:
     score: float
 
 
+class _Sized(NamedTuple):
+    """A cut with logarithms of Chernoff's bounds at epsilon 0, by tilt: ``exactly`` so many jumps and, last, any; ``at_least`` so many."""
+
+    cut: Cut
+    exactly: Floats
+    at_least: Floats
+
+
 @final
 class Survey:
-    """One direction's releases on a coarse grid, down to deltas of e^log_delta."""
+    """One direction's releases on a coarse grid, down to deltas of e^log_delta.
 
-    def __init__(self, releases: Releases, log_delta: float) -> None:
+    Args:
+      room: how much further than any probable outcome the grid reaches. The tilted law may be there; but the further P reaches, the larger
+        are moments at larger tilts, which tell aliases apart.
+    """
+
+    def __init__(self, releases: Releases, log_delta: float, room: float) -> None:
         self._releases, self._log_delta = releases, log_delta
         self._log_count = math.log(releases.count)
-        top = releases.upper.shifts[-1] + math.sqrt(2.0 * (60.0 - log_delta + self._log_count)) + _ROOM
+        top = releases.upper.shifts[-1] + math.sqrt(2.0 * (60.0 - log_delta + self._log_count)) + room
         self._x = np.linspace(-REACH, top, _NODES)
         above, below = releases.upper.log(self._x), releases.lower.log(self._x)
         self._loss = above - below
@@ -84,8 +99,7 @@ class Survey:
         self._tilts = np.geomspace(3e-3, 2e4, _TILTS) / largest
         exponent = log_mass + self._tilts[:, None] * self._loss
         self._before = np.logaddexp.accumulate(exponent, axis=1)
-        ends = self._enough + np.argmin(exponent[:, self._enough :], axis=1)
-        self._ends = ends
+        ends = self._ends = self._enough + np.argmin(exponent[:, self._enough :], axis=1)
         exponent[np.arange(_NODES) > ends[:, None]] = -math.inf
         self._at_end = exponent[np.arange(_TILTS), ends] - math.log(self._spacing)
         self._peak = exponent.max(axis=1)
@@ -98,26 +112,29 @@ class Survey:
         sized = list(self._sized(self._centres(epsilon)))
         if not sized:
             return []
-        found = [plan for one in sized if (plan := self._chosen(one, epsilon)) is not None]
+        found = [plan for one in sized for plan in self._chosen(one, epsilon)]
         if found:
             best = min(found, key=lambda plan: plan.score).centre
         else:
-            best = min(sized, key=lambda one: self._most(_least(one[1] - self._tilts * epsilon, self._tilts)[1]))[0].centre
-        finer = best + float(self._x[self._enough]) / _CENTRES * _FINER
-        found += [plan for one in self._sized(finer[finer > 0.0]) if (plan := self._chosen(one, epsilon)) is not None]
-        return sorted(found, key=lambda plan: plan.score)
+            best = min(
+                sized, key=lambda one: self._largest(one, lambda sizes: _least(sizes - self._tilts * epsilon, self._tilts)[1])
+            ).cut.centre
+        step = float(self._x[self._enough]) / _CENTRES
+        finer = best + step * _FINER
+        found += [plan for one in self._sized(finer[finer > 0.0]) for plan in self._chosen(one, epsilon)]
+        return _unlike(sorted(found, key=lambda plan: plan.score), _APART * step)
 
     def epsilon(self, guess: float) -> float:
         """About the epsilon of the survey's delta, from above: a guess, or the least that Chernoff's bounds on a cut's parts leave."""
         sized = self._sized(self._centres(guess))
-        bounds = [self._most(np.min((sizes - self._log_delta) / self._tilts, axis=1)) for _, sizes in sized]
+        bounds = [self._largest(one, lambda sizes: np.min((sizes - self._log_delta) / self._tilts, axis=1)) for one in sized]
         return min((bound for bound in (guess, *bounds) if bound > 0.0), default=guess)
 
-    def _most(self, rows: Floats) -> float:
-        """Of what bounds the parts without a jump, with so many jumps and with any: that of the largest part."""
-        # Larger numbers than these are bounded as they fall, or by that of any.
-        falls = len(rows) == self._releases.count + 2 or rows[1:-2].max() > rows[-2]
-        return max(float(rows[0]), min(float(rows[-1]), float(rows[1:-1].max()) if falls else math.inf))
+    def _largest(self, sized: _Sized, bounds: Callable[[Floats], Floats]) -> float:
+        """Of bounds on the parts without a jump and with any, at once or by their numbers: the largest."""
+        rows = bounds(sized.exactly)
+        numbered = [*rows[1:-1].tolist(), *bounds(sized.at_least)[-1:].tolist()]
+        return max(float(rows[0]), min(float(rows[-1]), max(numbered)))
 
     def _centres(self, epsilon: float) -> Floats:
         high = float(self._x[self._enough])
@@ -125,8 +142,8 @@ class Survey:
         alone = float(np.interp(epsilon, self._loss, self._x))
         return np.concatenate([np.linspace(min(1.5, 0.3 * high), high, _CENTRES), alone + _NEAR])
 
-    def _sized(self, centres: Floats) -> Iterator[tuple[Cut, Floats]]:
-        """Cuts there, with the logarithms of their parts' bounds at epsilon 0: of each number of jumps, and of any, by tilt."""
+    def _sized(self, centres: Floats) -> Iterator[_Sized]:
+        """Cuts there, with bounds on their parts."""
         deadline.check()
         rates = np.repeat(np.interp(centres, self._x, self._rate), len(_STEEPER))
         centres = np.repeat(centres, len(_STEEPER))
@@ -143,7 +160,7 @@ class Survey:
             cut = Cut(centre, steepness, float(self._x[ends[place]]))
             sizes = self._sizes(cut, (bulk[:, place], jumps[:, place], alone[:, place]))
             if sizes is not None:
-                yield cut, sizes
+                yield _Sized(cut, *sizes)
 
     def _alone(self, centres: Floats, steep: Floats, ends: NDArray[np.int64]) -> Floats:
         """log of the moments of what has no jump, up to these ends; infinite where what is beyond them would matter."""
@@ -159,7 +176,7 @@ class Survey:
         """log of P's density times e^{tilt loss} at these nodes, for each tilt."""
         return self._log_density[places] + np.multiply.outer(self._tilts, self._loss[places])
 
-    def _sizes(self, short: Cut, columns: tuple[Floats, Floats, Floats]) -> Floats | None:
+    def _sizes(self, short: Cut, columns: tuple[Floats, Floats, Floats]) -> tuple[Floats, Floats] | None:
         bulk, jumps, alone = columns
         count = self._releases.count
         numbers = np.arange(min(_MOST_JUMPS, count) + 1)
@@ -171,15 +188,20 @@ class Survey:
             return None
         jumps, bulk = np.where(fine, jumps, -700.0), np.where(np.isfinite(bulk), bulk, 0.0)
         logs = np.array([0.0, *np.cumsum([math.log(count - k) - math.log(k + 1.0) for k in numbers[:-1].tolist()])])
-        sizes = np.where(fine, logs[:, None] + (count - numbers)[:, None] * bulk + numbers[:, None] * jumps, math.inf)
-        sizes[0] = count * alone
+        others, own = count - numbers[:, None], logs[:, None] + numbers[:, None] * jumps
+        exactly, at_least = (np.where(fine, own + others * rest, math.inf) for rest in (bulk, np.logaddexp(bulk, jumps)))
+        exactly[0] = count * alone
         any_size = np.where(fine, Jumps(None).log_size(count, bulk, jumps), math.inf)
-        return np.vstack([sizes, any_size]) - np.log(self._tilts) - np.log1p(self._tilts)
+        kernel = np.log(self._tilts) + np.log1p(self._tilts)
+        # There are never more than there are releases.
+        return np.vstack([exactly, any_size]) - kernel, np.vstack(
+            [at_least, np.full(_TILTS, -math.inf if count < _MOST_JUMPS else math.inf)]
+        ) - kernel
 
-    def _chosen(self, sized: tuple[Cut, Floats], epsilon: float) -> Plan | None:
-        """The plan for a cut, or None if it has none that is worth a trial."""
-        (short, sizes), log_delta = sized, self._log_delta
-        places, bounds = _least(sizes - self._tilts * epsilon, self._tilts)
+    def _chosen(self, sized: _Sized, epsilon: float) -> Iterator[Plan]:
+        """The plans for a cut that are worth a trial: one part for any jumps, and one for each number of them."""
+        short, log_delta = sized.cut, self._log_delta
+        places, bounds = _least(sized.exactly - self._tilts * epsilon, self._tilts)
         gaps = bounds - log_delta
 
         def piece(row: int, jumps: Jumps) -> Piece:
@@ -187,28 +209,39 @@ class Survey:
             end = float(self._x[self._ends[place]]) if row else short.end
             return Piece(jumps, float(self._tilts[place]), end, float(gaps[row]))
 
-        needed = np.flatnonzero(bounds[:-1] > log_delta - _BEYOND_NATS)
-        if len(needed) == 0:
-            return None
-        first, last = int(needed[0]), int(needed[-1])
-        above = None
-        if gaps[-1] > _PLENTY and first <= last < len(bounds) - 2:
-            pieces = [piece(k, Jumps(k)) for k in range(first, last + 1)]
-            above = piece(last + 1, Jumps(last + 1))
-        elif gaps[-1] > _PLENTY and last == self._releases.count:
-            pieces = [piece(k, Jumps(k)) for k in range(first, last + 1)]
-        else:
-            first = min(first, 1)
-            pieces = [*([piece(0, Jumps(0))] if first == 0 else []), piece(-1, Jumps(None))]
-        below = tuple(piece(k, Jumps(k)) for k in range(first))
-        gap = max(one.gap for one in pieces)
-        if not gap < LARGEST_GAP:
-            return None
-        cost = sum(self._points(short, one) for one in pieces)
-        score = max(gap - _EASY, 0.0) + max(math.log(cost / _FEW_POINTS), 0.0) + 0.2 * len(pieces)
-        if not cost < _MOST_POINTS:
-            return None
-        return Plan(short.centre, short.steepness, tuple(pieces), below, above, epsilon, score)
+        first = [piece(0, Jumps(0))] if gaps[0] > -_BEYOND_NATS else []
+        fewer = () if first else (piece(0, Jumps(0)),)
+        chosen = [((*first, piece(-1, Jumps(None))), fewer, None)]
+        if gaps[-1] > _EASY:
+            chosen += self._numbered(sized, epsilon, piece)
+        for pieces, below, above in chosen:
+            gap = max(one.gap for one in pieces)
+            if not gap < LARGEST_GAP:
+                continue
+            cost = sum(self._points(short, one) for one in pieces)
+            score = max(gap - _EASY, 0.0) + max(math.log(cost / _FEW_POINTS), 0.0) + 0.2 * len(pieces)
+            if cost < _MOST_POINTS:
+                yield Plan(short.centre, short.steepness, pieces, below, above, epsilon, score)
+
+    def _numbered(
+        self, sized: _Sized, epsilon: float, piece: Callable[[int, Jumps], Piece]
+    ) -> list[tuple[tuple[Piece, ...], tuple[Piece, ...], Piece | None]]:
+        """(parts, what is below them, what is above them) of the numbers of jumps that matter, if those are few."""
+        places, bounds = _least(sized.at_least - self._tilts * epsilon, self._tilts)
+        more = np.flatnonzero(bounds < self._log_delta - _BEYOND_NATS)
+        count = self._releases.count
+        if len(more) == 0:
+            return []
+        last = int(more[0]) - 1
+        pieces = [piece(k, Jumps(k)) for k in range(min(last, count) + 1)]
+        first = next((k for k, one in enumerate(pieces) if one.gap > -_BEYOND_NATS), None)
+        if first is None:
+            return []
+        place, above = int(places[last + 1]) if last < count else 0, None
+        if last < count:
+            gap = float(bounds[last + 1]) - self._log_delta
+            above = Piece(Jumps(last + 1), float(self._tilts[place]), float(self._x[self._ends[place]]), gap)
+        return [(tuple(pieces[first:]), tuple(pieces[:first]), above)]
 
     def _points(self, cut: Cut, piece: Piece) -> float:
         """About how many points a contour takes until what bounds the moment function has fallen: where losses hardly rise it is slow."""
@@ -232,6 +265,16 @@ class Survey:
         points = height * _FALLEN / (2.0 * math.pi * piece.tilt)
         # A bulk that decays so late is one loss that nearly all outcomes have.
         return points if piece.jumps.number != 0 or points < _MOST_POINTS / 60.0 else math.inf
+
+
+def _unlike(plans: list[Plan], apart: float) -> list[Plan]:
+    """The plans, in their order, without those that are much like an earlier one."""
+    found: list[Plan] = []
+    for plan in plans:
+        near = (one for one in found if abs(one.centre - plan.centre) < apart and len(one.pieces) == len(plan.pieces))
+        if all(abs(math.log(one.steepness / plan.steepness)) > math.log(_STEEPER_BY) for one in near):
+            found.append(plan)
+    return found
 
 
 def _least(heights: Floats, tilts: Floats) -> tuple[NDArray[np.int64], Floats]:
