@@ -173,13 +173,10 @@ def _sampled(family: Density, leaf: Leaf, move: float) -> Pair | str:
         return _poisson(family, leaf, move)
     if leaf.group > 1 and leaf.scheme == "fixed_size":
         return _fixed_size_group(family, leaf, move)
-    if leaf.group > 1:
-        kind = "random allocation" if leaf.scheme == "random_allocation" else "samples of a largest size"
-        return f"groups with {kind} have no dominating pair that is proved here"
-    if leaf.scheme == "random_allocation":
-        return _allocated(family, leaf, move)
     if leaf.scheme == "truncated_poisson":
         return _truncated(family, leaf, move)
+    if leaf.scheme == "random_allocation":
+        return _allocated(family, leaf, move)
     return _fixed_size(family, leaf.probability, move, leaf.mechanism.neighbours[0])
 
 
@@ -246,8 +243,10 @@ def _displaced(family: LocationDensity, pair: Pair) -> Pair:
 
 
 def _allocated(family: Density, leaf: Leaf, move: float) -> Pair | str:
+    if leaf.group > 1:
+        return "groups with random allocation have no dominating pair that is proved here: a whole release of each epoch bounds them"
     if leaf.mechanism.neighbours[0] is Adjacency.REPLACE_ONE:
-        return "random allocation under replace_one has no dominating pair that is proved here"
+        return "random allocation under replace_one has no dominating pair that is proved here: a whole release of each epoch bounds it"
     return Pair(Allocated(family, leaf.steps), Mixture((1.0,), (move,)), _NULL)
 
 
@@ -273,16 +272,21 @@ def _shuffled(leaf: Leaf) -> Pair | str:
 def _truncated(family: Density, leaf: Leaf, move: float) -> Pair | str:
     """Row 8: while fewer others are sampled than there is room for, as a Poisson sample; otherwise one displaces another."""
     assert leaf.truncation is not None  # of this scheme
+    adjacency, (most, population) = leaf.mechanism.neighbours[0], leaf.truncation
+    if leaf.group > 1 and adjacency is not Adjacency.ADD_REMOVE:
+        return "groups with samples of a largest size have no dominating pair that is proved here, but under add_remove"
     plain = _poisson(family, leaf, move)
     if isinstance(plain, str):
         return plain
-    most, population = leaf.truncation
-    log_crowded = log_binomial_tail(population - 1, leaf.probability, most)
+    units = min(leaf.group, population)
+    log_crowded = log_binomial_tail(population - units, leaf.probability, most - units + 1)
     if log_crowded == -math.inf:
         return plain
     # The more often samples are cut, the larger the loss must be: at least as far as the plain pair's components are apart.
     far = max(move, plain.distance if plain.lower != _NULL else 0.0)
-    displaced = _fixed_size(family, leaf.probability, far, leaf.mechanism.neighbours[0])
+    displaced = _fixed_size(family, leaf.probability, far, adjacency)
+    if leaf.group > 1:
+        displaced = _sampled_group(family, _binomial(leaf.group, leaf.probability), 2.0 * move)
     crowded = max(math.nextafter(math.exp(log_crowded), math.inf), SMALLEST_WEIGHT)
     return displaced if crowded >= 1.0 else replace(plain, crowded=Crowded(crowded, displaced))
 
@@ -381,6 +385,9 @@ def _bounded_statement(leaf: Leaf) -> tuple[str, str]:
     if leaf.scheme == "random_allocation":
         text = f"each record in one of {leaf.steps} releases: the mean over i of f(x - m e_i) against f(x), and f(x) against it"
         return text, "proofs/allocation.md"
-    own = statement(Leaf(leaf.probability, leaf.mechanism))[0]
+    own = statement(Leaf(leaf.probability, leaf.mechanism, group=leaf.group))[0]
+    if leaf.group > 1:
+        cut = "sum of Bin(k, q)(j) f(x - 2 j m) against f(x), both orders"
+        return f"{own}; where more than the largest batch less k others are sampled, {cut}", "proofs/pairs.md, row 8"
     cut = statement(Leaf(leaf.probability, leaf.mechanism, "fixed_size"))[0].removeprefix("sample of a fixed size: ")
     return f"{own}; where more are sampled than the largest batch, {cut}", "proofs/pairs.md, row 8"

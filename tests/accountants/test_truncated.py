@@ -183,9 +183,48 @@ def test_two_kinds_of_sampling_are_refused():
         leaves(cut(0.2, 60, 200, PoissonSampled(probability=0.5, event=gaussian())))
 
 
-def test_groups_are_refused_with_the_reason():
+@pytest.mark.parametrize(("others", "most"), [(4, 2), (3, 3), (5, 1), (2, 6)])
+@pytest.mark.parametrize("epsilon", [0.0, 0.4, 1.5])
+def test_groups_are_bounded_and_attack_less_than_the_bound(others, most, epsilon):
+    # The unit's two records pull one way, all others the other way: D' has the unit.
+    q, std, size = 0.4, 1.5, 2
+    law = {True: {}, False: {}}
+    for common in range(others + 1):
+        weight = math.comb(others, common) * q**common * (1 - q) ** (others - common)
+        law[False][-min(common, most)] = law[False].get(-min(common, most), 0.0) + weight
+        for joined in range(size + 1):
+            drawn = min(most, common + joined)
+            for kept in range(max(0, drawn - common), min(joined, drawn) + 1):
+                chance = math.comb(joined, kept) * math.comb(common, drawn - kept) / math.comb(common + joined, drawn)
+                chance *= weight * math.comb(size, joined) * q**joined * (1 - q) ** (size - joined)
+                law[True][2 * kept - drawn] = law[True].get(2 * kept - drawn, 0.0) + chance
+    x = np.linspace(-25.0, 25.0, 40_001)
+    with_unit, without = (sum(p * np.exp(-0.5 * ((x - v) / std) ** 2) for v, p in one.items()) for one in (law[True], law[False]))
+    step = (x[1] - x[0]) / (std * math.sqrt(2.0 * math.pi))
+    attacks = [step * float(np.maximum(a - math.exp(epsilon) * b, 0.0).sum()) for a, b in ((with_unit, without), (without, with_unit))]
+    event = Grouped(size=size, unit="user", event=cut(q, most, others + size, gaussian(std)))
+    bound = profile(event).delta(epsilon)
+    assert max(attacks) <= bound.upper * (1.0 + 1e-6)
+    if most >= others + size:
+        plain = Grouped(size=size, unit="user", event=PoissonSampled(probability=q, event=gaussian(std)))
+        assert bound.upper == profile(plain).delta(epsilon).upper
+
+
+def test_a_group_of_a_cut_sample_is_nearly_that_of_a_poisson_sample_where_cuts_are_rare():
+    plain = profile(Grouped(size=3, unit="user", event=Repeated(count=50, event=PoissonSampled(probability=0.01, event=gaussian(1.0)))))
+    rare = profile(Grouped(size=3, unit="user", event=cut(0.01, 200, 10_000, gaussian(1.0), 50)))
+    often = profile(Grouped(size=3, unit="user", event=cut(0.01, 100, 10_000, gaussian(1.0), 50)))
+    one = profile(cut(0.01, 100, 10_000, gaussian(1.0), 50))
+    assert rare.epsilon(1e-6).upper == pytest.approx(plain.epsilon(1e-6).upper, rel=1e-6)
+    assert often.epsilon(1e-6).lower > plain.epsilon(1e-6).upper
+    assert often.epsilon(1e-6).lower > one.epsilon(1e-6).upper
+
+
+@pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
+def test_groups_are_refused_with_the_reason_under_other_adjacencies(adjacency):
+    noise = replace_one_gaussian(1.0) if adjacency == "replace_one" else gaussian(1.0, adjacency=adjacency)
     with pytest.raises(UnsupportedEvent, match="largest size"):
-        profile(Grouped(size=2, unit="person", event=CUT))
+        profile(Grouped(size=2, unit="person", event=cut(0.01, 100, 10_000, noise)))
 
 
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT])
