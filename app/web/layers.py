@@ -20,6 +20,7 @@ LAYERS: tuple[dict[str, Any], ...] = (
     {"kind": "instance_norm"},
     {"kind": "dropout", "probability": 0.1},
     {"kind": "flatten"},
+    {"kind": "columns"},
     {"kind": "unflatten", "channels": 1, "height": 8, "width": 8},
 )
 """As JSON has them. Residual blocks, filter banks and scattering are for the JSON."""

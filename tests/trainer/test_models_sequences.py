@@ -2,6 +2,7 @@ r"""Networks on sequences: embeddings, attention, recurrence, transformers; real
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +13,10 @@ from tests.selection import thinned
 from tests.trainer.layer_cases import MEMBERS, LayerCase, relative_error
 from tests.trainer.made_up import built, facts_of, records
 from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer import RuntimeSpec, ZetaDpSgd, load_train
 from zetadp.trainer.layers.planes import from_planes, to_planes
 from zetadp.trainer.models import build
-from zetadp.trainer.specs.models.layer_spec import Activation, Convolution, Dropout, Flatten, LayerSpec, Linear, Residual
+from zetadp.trainer.specs.models.layer_spec import Activation, Columns, Convolution, Dropout, Flatten, LayerSpec, Linear, Residual
 from zetadp.trainer.specs.models.model_spec import Sequential
 from zetadp.trainer.specs.models.parameter_counts import Numbers
 from zetadp.trainer.specs.models.sequence_layers import Embedding, PositionEmbedding, PositionNorm, Recurrent, SelfAttention
@@ -189,6 +191,36 @@ def test_an_embedding_comes_first_and_takes_real_records() -> None:
     model = sequential("complex", table, Flatten(), Linear(outputs=CLASSES))
     with pytest.raises(InvalidParameter, match="another layer for complex data"):
         sequential_shapes(model, facts_of((6,), CLASSES))
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_columns_of_an_image_are_a_sequence_of_their_channels_and_rows(kind: Numbers) -> None:
+    facts = facts_of((2, 3, 5), CLASSES, is_complex=kind == "complex")
+    layers = (Columns(), Convolution(outputs=4, kernel=1), Flatten(), Linear(outputs=CLASSES))
+    network, x = built(sequential(kind, *layers), facts), records(facts)
+    taken = dict(network.named_children())["0_columns"](x if kind == "real" else to_planes(x))
+    torch.testing.assert_close(taken if kind == "real" else from_planes(taken), x.flatten(1, 2))
+    with pytest.raises(InvalidParameter, match=r"layers\[0\] must be applied to images \(columns\)"):
+        sequential_shapes(sequential("real", *layers), facts_of((6, 5), CLASSES, is_complex=False))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"kind": "transformer", "numbers": "complex", "heads": 2},
+        {"kind": "recurrent_network", "numbers": "real", "cell": "gru"},
+    ],
+)
+def test_a_named_network_is_trained_on_an_images_columns(asked: dict[str, Any], tmp_path: Path) -> None:
+    model = {"classes": 10, "layers": 1, "channels": 4, "entries": None, "columns": True, **asked}
+    data = {"kind": "digits", "split_seed": 0, "test_fraction": 0.2}
+    privacy = {"adjacency": "add_remove", "unit": "image", "delta": 1e-5, "noise_multiplier": 2.0}
+    document = {**ZetaDpSgd.example().model_dump(), "data": data, "model": model, "privacy": privacy, "steps": 2, "expected_batch_size": 16}
+    spec = ZetaDpSgd.model_validate(document)
+    runtime = RuntimeSpec(microbatch_size=16, checkpoint_seconds=60.0, threads=1)
+    report = load_train(spec)(spec, spec.plan(), runtime, tmp_path, report=lambda _: None, should_stop=lambda: False)
+    assert report.steps_released == 2
+    assert 0.0 <= (report.metrics or {})["accuracy"] <= 1.0
 
 
 def test_a_transformers_size_is_the_sum_of_its_parts() -> None:

@@ -33,6 +33,7 @@ from zetadp.trainer.specs.models.layer_spec import (
     BlockCirculantLinear,
     ByNumbers,
     ChannelAffine,
+    Columns,
     Convolution,
     Dropout,
     FilterBank,
@@ -202,7 +203,7 @@ def _add_block(row: _Row, name: str, layer: Block, stage: LayerShapes, stream: R
 
 
 def _module(layer: LayerSpec, stage: LayerShapes, numbers: Format, stream: RandomStream) -> nn.Module:
-    if isinstance(layer, Flatten | Unflatten | FilterBank | Scattering | Fourier):
+    if isinstance(layer, Flatten | Unflatten | Columns | FilterBank | Scattering | Fourier):
         return _fixed_module(layer, stage, numbers)
     assert not isinstance(layer, Block)  # it is made of modules
     if isinstance(layer, BlockCirculantLinear):
@@ -229,7 +230,9 @@ def _either_module(
             return sequences.PositionNorm(stage.inputs[0], is_complex=is_complex)
 
 
-def _fixed_module(layer: Flatten | Unflatten | FilterBank | Scattering | Fourier, stage: LayerShapes, numbers: Format) -> nn.Module:
+def _fixed_module(
+    layer: Flatten | Unflatten | Columns | FilterBank | Scattering | Fourier, stage: LayerShapes, numbers: Format
+) -> nn.Module:
     match layer:
         case Flatten():
             # Planes too: all real parts, then all imaginary parts.
@@ -237,6 +240,9 @@ def _fixed_module(layer: Flatten | Unflatten | FilterBank | Scattering | Fourier
         case Unflatten():
             parts = 2 if numbers == "planes" else 1
             return nn.Unflatten(1, (parts * layer.channels, layer.height, layer.width))
+        case Columns():
+            # Of planes too: channels are the outer index.
+            return nn.Flatten(1, 2)
         case FilterBank():
             return GaborModulus(layer.wavelengths, layer.orientations, layer.size, layer.pool)
         case Scattering():

@@ -189,6 +189,13 @@ class Unflatten(Value):
 
 
 @final
+class Columns(Value):
+    """An image as the sequence of its columns: (channels, height, width) to (channels x height, width); a spectrogram's are its times."""
+
+    kind: Literal["columns"] = "columns"
+
+
+@final
 class FilterBank(Value):
     """|x * psi| for fixed Gabor filters psi, and x, averaged over squares: nothing is learned, so it comes before all weights.
 
@@ -309,5 +316,5 @@ class Residual(Value):
 
 Block = Residual | SelfAttention | Recurrent | Adapted
 """Layers that are made of others."""
-Fixed = Flatten | Unflatten | FilterBank | Scattering | Fourier
+Fixed = Flatten | Unflatten | Columns | FilterBank | Scattering | Fourier
 LayerSpec = Annotated[Plain | Block | Fixed | Embedding, Field(discriminator="kind")]

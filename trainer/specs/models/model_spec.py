@@ -16,6 +16,7 @@ from zetadp.trainer.specs.models.layer_numbers import ComplexActivation, DropPro
 from zetadp.trainer.specs.models.layer_spec import (
     Activation,
     Adapted,
+    Columns,
     Dropout,
     FilterBank,
     Flatten,
@@ -75,7 +76,7 @@ class Sequential(Value):
         for place, layer in enumerate(self.layers):
             if isinstance(layer, FilterBank | Scattering) and not is_fixed:
                 raise InvalidParameter(f"model.layers[{place}]", "before all trainable and dropout layers", layer.kind)
-            is_fixed = is_fixed and isinstance(layer, Flatten | Unflatten | Fourier | FilterBank | Scattering)
+            is_fixed = is_fixed and isinstance(layer, Flatten | Unflatten | Columns | Fourier | FilterBank | Scattering)
             if isinstance(layer, Fourier) and self.numbers == "real":
                 raise InvalidParameter(f"model.layers[{place}]", "a layer for numbers real (the output of fourier is complex)", layer.kind)
             if isinstance(layer, Scattering) and self.numbers != "real":

@@ -100,6 +100,7 @@ class Transformer(NamedNetwork):
       channels: of every place; a multiple of ``heads``, at least 3.
       entries: for records of whole numbers, rows of their table; None for sequences of numbers, (channels, length).
       dropout: probability, behind attention and behind the layers between.
+      columns: records are images, whose columns are the places; ``entries`` is then None.
     """
 
     kind: Literal["transformer"] = "transformer"
@@ -110,6 +111,7 @@ class Transformer(NamedNetwork):
     heads: Few
     entries: Width | None
     dropout: DropProbability = 0.0
+    columns: Flag = False
 
     def network(self) -> Sequential:
         return transformer(
@@ -120,6 +122,7 @@ class Transformer(NamedNetwork):
             heads=self.heads,
             entries=self.entries,
             dropout=self.dropout,
+            columns=self.columns,
         )
 
 
@@ -131,7 +134,7 @@ class RecurrentNetwork(NamedNetwork):
       cell: of every layer.
       layers: how many.
       channels: of a state, and of a row of the table.
-      entries: as a transformer's.
+      entries, columns: as a transformer's.
     """
 
     kind: Literal["recurrent_network"] = "recurrent_network"
@@ -141,9 +144,11 @@ class RecurrentNetwork(NamedNetwork):
     layers: Few
     channels: Width
     entries: Width | None
+    columns: Flag = False
 
     def network(self) -> Sequential:
-        return recurrent(self.classes, self.numbers, self.cell, layers=self.layers, channels=self.channels, entries=self.entries)
+        layers, channels, entries = self.layers, self.channels, self.entries
+        return recurrent(self.classes, self.numbers, self.cell, layers=layers, channels=channels, entries=entries, columns=self.columns)
 
 
 Written = Annotated[

@@ -24,6 +24,7 @@ from zetadp.trainer.specs.models.layer_spec import (
     Block,
     BlockCirculantLinear,
     ChannelAffine,
+    Columns,
     Convolution,
     Dropout,
     FilterBank,
@@ -232,6 +233,10 @@ def shape_after(name: str, layer: LayerSpec, shape: Shape) -> Shape:
                     name, f"applied to flat records of {math.prod(wanted)} numbers (unflatten)", f"a record of shape {shape}"
                 )
             return wanted
+        case Columns():
+            if len(shape) != 3:
+                raise InvalidParameter(name, "applied to images (columns)", f"a record of shape {shape}")
+            return (shape[0] * shape[1], shape[2])
         case Embedding():
             if len(shape) != 1:
                 raise InvalidParameter(name, "applied to flat records (embedding)", f"a record of shape {shape}")
