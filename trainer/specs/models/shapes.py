@@ -233,18 +233,23 @@ def shape_after(name: str, layer: LayerSpec, shape: Shape) -> Shape:
                     name, f"applied to flat records of {math.prod(wanted)} numbers (unflatten)", f"a record of shape {shape}"
                 )
             return wanted
-        case Columns():
-            if len(shape) != 3:
-                raise InvalidParameter(name, "applied to images (columns)", f"a record of shape {shape}")
-            return (shape[0] * shape[1], shape[2])
-        case Embedding():
-            if len(shape) != 1:
-                raise InvalidParameter(name, "applied to flat records (embedding)", f"a record of shape {shape}")
-            return (layer.outputs, shape[0])
         case Residual() | SelfAttention() | Recurrent() | Adapted():
             raise AssertionError("a block's shape is that of its branches")
+        case Columns() | Embedding():
+            return _sequence_of(name, layer, shape)
         case _:
             return _after_spatial(name, layer, shape)
+
+
+def _sequence_of(name: str, layer: Columns | Embedding, shape: Shape) -> Shape:
+    """The sequence that a record becomes."""
+    if isinstance(layer, Embedding):
+        if len(shape) != 1:
+            raise InvalidParameter(name, "applied to flat records (embedding)", f"a record of shape {shape}")
+        return (layer.outputs, shape[0])
+    if len(shape) != 3:
+        raise InvalidParameter(name, "applied to images (columns)", f"a record of shape {shape}")
+    return (shape[0] * shape[1], shape[2])
 
 
 def norm_groups(layer: GroupNorm | LayerNorm | InstanceNorm, channels: int) -> int:
