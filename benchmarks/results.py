@@ -158,6 +158,9 @@ def page(recipes: Iterable[Recipe], kept: Mapping[str, Results], reasons: Mappin
     ]
     for recipe in recipes:
         found = kept.get(recipe.name)
+        if (found is None or not found["runs"]) and recipe.measured and recipe.name not in reasons:
+            lines.append(_measured_before(recipe, found))
+            continue
         if found is None or not found["runs"]:
             why = reasons.get(recipe.name) or _not_yet(found)
             lines.append(f"| `{recipe.name}` | {_printed(recipe)} | {why} | | | {_steps(recipe)} | | | |")
@@ -168,6 +171,16 @@ def page(recipes: Iterable[Recipe], kept: Mapping[str, Results], reasons: Mappin
         last = f"{_steps(recipe)} | {found['records']} | {len(runs)} | {_time(statistics.fmean(run['seconds'] for run in runs))} |"
         lines.append(f"| `{recipe.name}` | {_printed(recipe)} | {private} | {epsilon} | {plain} | {last}")
     return "\n".join(lines) + "\n"
+
+
+def _measured_before(recipe: Recipe, found: Results | None) -> str:
+    """The line of a recipe that carries a figure of its own, by ``benchmarks.recipes``, and wasn't run for this page."""
+    of = recipe.measured[-1]
+    figure = f"{_number(of.metric, of.mean)} +- {_number(of.metric, of.deviation)}"
+    epsilon = f"{of.epsilon:.4g}, by `python -m benchmarks.recipes`"
+    seconds = "" if found is None or "estimate" not in found else f"about {_time(found['estimate'])}"
+    last = f"{_steps(recipe)} | {recipe.declared.training_records} | {of.runs} | {seconds} |"
+    return f"| `{recipe.name}` | {_printed(recipe)} | {figure} | {epsilon} | | {last}"
 
 
 def _not_yet(found: Results | None) -> str:
