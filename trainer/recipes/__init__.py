@@ -3,7 +3,7 @@ r"""The registry of recipes, without torch: experiments that are ready to run, e
 from __future__ import annotations
 
 from zetadp.trainer.recipes.activations import DIGITS_ACTIVATIONS, SPEECH_ACTIVATIONS
-from zetadp.trainer.recipes.digits import DIGITS, DIGITS_DEMO
+from zetadp.trainer.recipes.digits import DIGITS, DIGITS_DEMO, DIGITS_TRANSFORMER
 from zetadp.trainer.recipes.fitbit import (
     FITBIT_DP_SGD_GAUSSIAN,
     FITBIT_DP_SGD_LAPLACE,
@@ -52,6 +52,7 @@ from zetadp.trainer.recipes.spectral_transfer import (
 RECIPES: tuple[Recipe, ...] = (
     DIGITS,
     DIGITS_ACTIVATIONS,
+    DIGITS_TRANSFORMER,
     PHASE_MNIST,
     PHASE_MNIST_LARGE_LOTS,
     PHASE_MNIST_FILTERS,
