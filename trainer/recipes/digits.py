@@ -54,6 +54,7 @@ DIGITS_TRANSFORMER = Recipe(
     ),
     hyper_parameters="ours: one layer of 4 heads on 32 channels, Adam at 0.005, 300 steps on expected lots of 300; nothing else was tried",
     declared=DeclaredData(training_records=1465, test_records=332, shape=(1, 8, 8), is_complex=False, classes=10, unit="image"),
+    measured=(MeasuredResult(epsilon=4.0, metric="accuracy", mean=0.826, deviation=0.021, runs=3),),
     differences=("not of a paper",),
     original_data="scikit-learn's bundled digits (UCI optical recognition of handwritten digits); nothing to download",
 )
