@@ -287,6 +287,10 @@ class Client:
         body = CommitRequest(released=released).model_dump_json()
         return self._post_text(f"/v1/ledgers/{ledger_id}/reservations/{reservation_id}/commit", body, Reservation, _key(idempotency_key))
 
+    def approve(self, ledger_id: str, reservation_id: str, idempotency_key: str | None = None) -> Reservation:
+        """Agree to what another key reserved, where a ledger's rules ask for that."""
+        return self._post_text(f"/v1/ledgers/{ledger_id}/reservations/{reservation_id}/approve", "", Reservation, _key(idempotency_key))
+
     def release(self, ledger_id: str, reservation_id: str, idempotency_key: str | None = None) -> Reservation:
         """Free a reservation of which nothing was or will be released."""
         return self._post_text(f"/v1/ledgers/{ledger_id}/reservations/{reservation_id}/release", "", Reservation, _key(idempotency_key))

@@ -24,11 +24,14 @@ from zetadp.app.cli.console import (
 )
 from zetadp.app.client import Client
 from zetadp.app.kit.field_errors import field_errors, summary
-from zetadp.app.ledgers.entries import EntryRecord
+from zetadp.app.ledgers.entries import Entry, EntryRecord
+from zetadp.app.ledgers.export import as_csv, spend_rows
 from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Spent
 from zetadp.app.ledgers.requests import ProjectionRequest, ReservationRequest
 from zetadp.app.ledgers.resources import Balance, Head, Ledger, Reservation
 from zetadp.app.ledgers.verification import ChainReport, verify_history
+
+RENEWED = "somebody whose data stay for k periods is protected by k such budgets together"
 
 LedgerId = Annotated[str, typer.Argument(help="Id of the ledger.")]
 ReservationId = Annotated[str, typer.Argument(help="Id of the reservation.")]
@@ -41,7 +44,7 @@ ledger = typer.Typer(name="ledger", help="Privacy budgets: reserve, commit, rele
 
 def register(app: typer.Typer) -> None:
     """Add these commands."""
-    for command in (create, reserve, commit, release, close, project, history, verify):
+    for command in (create, reserve, approve, commit, release, close, project, history, export, verify):
         ledger.command()(command)
     ledger.command("list")(list_ledgers)
     ledger.command("show")(show)
@@ -118,6 +121,19 @@ def commit(
         _print_reservation(client.commit(ledger_id, reservation_id, part, once), as_json=as_json)
 
 
+def approve(
+    ledger_id: LedgerId,
+    reservation_id: ReservationId,
+    once: Once = None,
+    address: Address = DEFAULT_ADDRESS,
+    key: Key = None,
+    as_json: AsJson = False,
+) -> None:
+    """Agree to what another key reserved, where the ledger's rules ask for that."""
+    with clear_errors(), Client(address, key) as client:
+        _print_reservation(client.approve(ledger_id, reservation_id, once), as_json=as_json)
+
+
 def release(
     ledger_id: LedgerId,
     reservation_id: ReservationId,
@@ -169,6 +185,23 @@ def history(ledger_id: LedgerId, address: Address = DEFAULT_ADDRESS, key: Key = 
                 print_json(entry, indent=None)
             else:
                 out.print(_line(entry), markup=False)
+
+
+def export(
+    ledger_id: LedgerId,
+    file: Annotated[Path, typer.Argument(help="Where to write it; - for standard output.")] = Path("-"),
+    address: Address = DEFAULT_ADDRESS,
+    key: Key = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write every reservation as CSV: when, by which key, for what, its state, and its share of the budget."""
+    with clear_errors(), Client(address, key) as client:
+        rows = spend_rows(Entry.model_validate_json(entry.text) for entry in client.history(ledger_id))
+        text = "".join(f"{row.model_dump_json()}\n" for row in rows) if as_json else as_csv(rows)
+        if str(file) == "-":
+            typer.echo(text, nl=False)
+        else:
+            file.write_text(text, encoding="utf-8")
 
 
 def verify(
@@ -242,6 +275,8 @@ def _print_ledger(found: Ledger, *, as_json: bool) -> None:
     out.print(f"budget {about.budget.kind}, {about.adjacency}, unit {about.unit}; protects {protects}", markup=False)
     if found.balance is not None:
         _print_balance(found.balance)
+    if found.renews_at is not None:
+        out.print(f"renews at {found.renews_at:%Y-%m-%d %H:%M:%S} UTC: {RENEWED}", markup=False)
     out.print(f"last entry {found.head.number}:{found.head.sha256}", markup=False)
 
 
@@ -257,6 +292,7 @@ def _print_reservation(found: Reservation, *, as_json: bool) -> None:
         return
     lapses = "" if found.expires is None else f"; at {found.expires:%Y-%m-%d %H:%M:%S} UTC it counts as {found.then}"
     purpose = "" if found.purpose is None else f"; for {found.purpose}"
+    purpose += "" if found.approved_by is None else f"; approved by key {found.approved_by}"
     out.print(f"reservation {found.id}  {found.state}{lapses}{purpose}", markup=False)
     if found.left_out:
         out.print(f"left out, must not be part of the release: {', '.join(found.left_out)}", markup=False)

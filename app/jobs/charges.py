@@ -25,12 +25,12 @@ from zetadp.app.certificates.facts.ledger_entry import LedgerFacts
 from zetadp.app.jobs.document import JOB_DOCUMENT, TrainingDocument, is_prepared
 from zetadp.app.jobs.events import JOB_EVENT
 from zetadp.app.ledgers.admission import Priced, commit_in, release_in, reserve_in
-from zetadp.app.ledgers.book import SERVICE
 from zetadp.app.ledgers.entries import Charge
 from zetadp.app.ledgers.errors import CostTakesTooLong
 from zetadp.app.ledgers.ledger_definition import LedgerDefinition, stored_definition
 from zetadp.app.ledgers.pricing import price_of
 from zetadp.app.ledgers.queries import found_ledger, found_reserved
+from zetadp.app.ledgers.rows import SERVICE
 from zetadp.app.tables.jobs import JobEventRow, JobRow
 from zetadp.app.tables.ledgers import LedgerEntryRow, LedgerJobRow
 from zetadp.mechanisms.errors import InvalidParameter, PrivacyError

@@ -13,12 +13,14 @@ from sqlalchemy.orm import Session
 
 from zetadp.accountants.filters import Price
 from zetadp.app.kit.database import new_id
-from zetadp.app.ledgers.book import SERVICE, Book, Requester, locked
+from zetadp.app.ledgers.book import Book, locked
 from zetadp.app.ledgers.errors import LedgerClosed, LedgerKeyReused
-from zetadp.app.ledgers.ledger_definition import Purpose, Spent
+from zetadp.app.ledgers.ledger_definition import Spent
 from zetadp.app.ledgers.queries import found_reservation
 from zetadp.app.ledgers.requests import ChargedUsers, Expiry
 from zetadp.app.ledgers.resources import Reservation, reservation_of
+from zetadp.app.ledgers.rows import SERVICE, Requester
+from zetadp.app.ledgers.rules import Purpose
 from zetadp.mechanisms.errors import BudgetExceeded, InvalidParameter
 
 REFUSALS = (LedgerClosed, LedgerKeyReused, BudgetExceeded, InvalidParameter)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, final
 
@@ -16,18 +15,35 @@ from sqlalchemy.orm import Session
 
 from zetadp.accountants.filters import Price
 from zetadp.app.kit.database import Base, now
-from zetadp.app.ledgers.entries import Act, Charge, Closed, Committed, Entry, Lapsed, Opened, Released, Reserved, Settlement, digest
+from zetadp.app.ledgers.entries import (
+    Act,
+    Approved,
+    Charge,
+    Closed,
+    Committed,
+    Entry,
+    Lapsed,
+    Released,
+    Renewed,
+    Reserved,
+    Settlement,
+    digest,
+)
 from zetadp.app.ledgers.errors import (
+    ApproverRefused,
     LedgerClosed,
     LedgerKeyReused,
     LedgerNotFound,
+    ReservationNotApproved,
     ReservationNotFound,
     ReservationSettled,
     UserBudgetExceeded,
 )
-from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Purpose, Spent, stored_definition
+from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Spent, stored_definition
 from zetadp.app.ledgers.pricing import check_part
 from zetadp.app.ledgers.requests import ChargedUsers, Expiry
+from zetadp.app.ledgers.rows import SERVICE, Requester, analyst_row, entry_row
+from zetadp.app.ledgers.rules import Purpose, Rules
 from zetadp.app.ledgers.states import LedgerState
 from zetadp.app.ledgers.sums import Sums
 from zetadp.app.tables.job_states import JobState
@@ -42,20 +58,6 @@ LOOK_AGAIN_SECONDS = 60.0
 """When to check again an overdue reservation of a job that hasn't ended."""
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Requester:
-    """The sender of a request, and how to recognise a repeated request: the digest of the request that came with the key."""
-
-    key_id: str | None = None
-    idempotency_key: str | None = None
-    request_sha256: str | None = None
-
-
-SERVICE = Requester()
-"""The service itself."""
-
-
 def _table(row: type[Base]) -> Table:
     table = row.__table__
     assert isinstance(table, Table)  # of every declarative class
@@ -64,7 +66,7 @@ def _table(row: type[Base]) -> Table:
 
 # Statements on tables, built once: the session's own machinery for rows takes several times as long, and the lock is held meanwhile.
 _LEDGERS, _USERS, _ENTRIES, _LAPSES, _JOBS = (_table(row) for row in (LedgerRow, LedgerUserRow, LedgerEntryRow, LedgerLapseRow, JobRow))
-_KEPT = [_LEDGERS.c[name] for name in ("state", "entries", "head", "next_lapse", "definition", "sums")]
+_KEPT = [_LEDGERS.c[name] for name in ("state", "created", "entries", "head", "next_lapse", "definition", "sums")]
 _LOCK = select(*_KEPT).where(_LEDGERS.c.id == bindparam("ledger"), _LEDGERS.c.tenant == bindparam("tenant")).with_for_update()
 _SAVE = (
     _LEDGERS.update()
@@ -96,12 +98,13 @@ _NEXT = select(func.min(_LAPSES.c.look_at)).where(_LAPSES.c.ledger_id == bindpar
 
 @contextmanager
 def locked(session: Session, tenant: str, ledger_id: str, requester: Requester) -> Generator[Book]:
-    """The ledger, locked until the transaction ends; overdue reservations are settled first. Raises LedgerNotFound."""
+    """The ledger, locked until the transaction ends; what is overdue is settled, and a new period begun. Raises LedgerNotFound."""
     row = session.connection().execute(_LOCK, {"ledger": ledger_id, "tenant": tenant}).one_or_none()
     if row is None:
         raise LedgerNotFound(ledger_id)
     book = Book(session.connection(), ledger_id, row, requester)
     book.settle_overdue()
+    book.renew()
     yield book
     book.save()
 
@@ -114,7 +117,7 @@ class Book:
         self._connection = connection
         self._requester = requester
         self._moment = now()
-        self._id = ledger_id
+        self._id, self._opened = ledger_id, row.created
         self._definition = stored_definition(row.definition)
         self._state = LedgerState(row.state)
         self._entries, self._head, self._next_lapse = row.entries, row.head, row.next_lapse
@@ -165,7 +168,14 @@ class Book:
         """
         if self._state is LedgerState.CLOSED:
             raise LedgerClosed(self._id)
+        rules, analyst = self._definition.rules, None
+        if rules is not None:
+            rules.check_purpose(purpose)
+        own = None if rules is None or rules.quotas is None else self._analyst(rules, price)
         charged, left_out = self._charge(price, users)
+        if own is not None:
+            self._save_users(*own)
+            analyst = self._requester.key_id
         lapses = None if expiry is None else self._moment + timedelta(seconds=expiry.seconds)
         act = Reserved(
             reservation=reservation_id,
@@ -175,6 +185,7 @@ class Book:
             left_out=left_out,
             job=job,
             purpose=purpose,
+            analyst=analyst,
             expires=lapses,
             then=None if expiry is None else expiry.then,
         )
@@ -191,9 +202,11 @@ class Book:
         Args:
           part: what was really released, with its price; None if it was all.
         Raises:
-          ReservationNotFound, ReservationSettled; InvalidParameter: it isn't part of what was reserved.
+          ReservationNotFound, ReservationSettled, ReservationNotApproved; InvalidParameter: it isn't part of what was reserved.
         """
         reserved = self._reserved(reservation_id)
+        if self._asks_for_approval and not self._is_approved(reservation_id):
+            raise ReservationNotApproved(reservation_id)
         released, kept = None, reserved.charge
         if part is not None:
             released, price = part
@@ -206,6 +219,30 @@ class Book:
         """Free the whole reservation: nothing of it was released. Raises ReservationNotFound, ReservationSettled."""
         reserved = self._reserved(reservation_id)
         self._settle(reserved, Released(reservation=reservation_id), None, self._requester)
+
+    def approve(self, reservation_id: str) -> None:
+        r"""Agree to a reservation that another key made; once approved it stays so.
+
+        Raises:
+          ReservationNotFound, ReservationSettled; ApproverRefused: no key, or the one that reserved, or the ledger asks for no approval.
+        """
+        self._reserved(reservation_id)
+        key, made = self._requester.key_id, self._entry_of(reservation_id)
+        if not self._asks_for_approval or key is None or made.by is None or key == made.by:
+            raise ApproverRefused(reservation_id)
+        if not self._is_approved(reservation_id):
+            self._append(Approved(reservation=reservation_id), self._requester)
+
+    def renew(self) -> None:
+        """Begin the period that the present is in, if that is a later one; what is reserved stays so."""
+        period = self._definition.period_at(self._opened, self._moment)
+        if period <= self._sums.period:
+            return
+        self._append(Renewed(period=period), SERVICE)
+        self._sums = self._sums.renewed(period)
+        if self._definition.rules is not None and self._definition.rules.quotas is not None:
+            before = self._users(analyst_row(quota.key) for quota in self._definition.rules.quotas)
+            self._save_users({name: sums.renewed(period) for name, sums in before.items()}, before)
 
     def close(self) -> None:
         """Admit nothing more. Closing twice has no further effect."""
@@ -278,12 +315,38 @@ class Book:
         self._save_users(after, before)
         return tuple(after), tuple(name for name in users.names if name not in after)
 
+    def _analyst(self, rules: Rules, price: Price) -> tuple[dict[str, Sums], dict[str, Sums]]:
+        """The requester's sums with the price and before, to be saved. Raises BudgetExceeded: its quota doesn't admit it."""
+        name = analyst_row(self._requester.key_id)
+        before = self._users([name])
+        had = before.get(name, Sums.empty(self._definition).renewed(self._sums.period))
+        rules.check_quota(self._definition.budget, self._requester.key_id, had.spent, price)
+        # An event that the share admits may still be refused by the cap: nothing is saved before that is known.
+        self._sums.admitted(self._definition, price)
+        return {name: had.admitted(self._definition, price)}, before
+
+    @property
+    def _asks_for_approval(self) -> bool:
+        rules = self._definition.rules
+        return rules is not None and rules.approval == "second_key"
+
+    def _is_approved(self, reservation_id: str) -> bool:
+        self._flush()
+        rows = self._connection.execute(_RESERVATION, {"ledger": self._id, "reservation": reservation_id}).all()
+        return any(row.kind == "approved" for row in rows)
+
+    def _entry_of(self, reservation_id: str) -> Entry:
+        """The entry that made a reservation, which is there."""
+        rows = self._connection.execute(_RESERVATION, {"ledger": self._id, "reservation": reservation_id}).all()
+        return Entry.model_validate_json(rows[0].text)
+
     def _reserved(self, reservation_id: str) -> Reserved:
         rows = self._connection.execute(_RESERVATION, {"ledger": self._id, "reservation": reservation_id}).all()
-        kinds = [row.kind for row in rows]
+        kinds = [row.kind for row in rows if row.kind != "approved"]
         if not rows:
             raise ReservationNotFound(self._id, reservation_id)
-        kinds += [str(row["kind"]) for row in self._added if row["reservation_id"] == reservation_id]  # it lapsed just now
+        added = [str(row["kind"]) for row in self._added if row["reservation_id"] == reservation_id]  # it lapsed just now
+        kinds += [kind for kind in added if kind != "approved"]
         if len(kinds) > 1:
             raise ReservationSettled(reservation_id, kinds[1])
         return _reserved_act(rows[0].text)
@@ -294,6 +357,9 @@ class Book:
             self._save_users({name: sums.settled_at(reserved.charge, kept) for name, sums in before.items()}, before)
         else:
             self._sums = self._sums.settled_at(reserved.charge, kept)
+        if reserved.analyst is not None:
+            own = self._users([analyst_row(reserved.analyst)])
+            self._save_users({name: sums.settled_at(reserved.charge, kept) for name, sums in own.items()}, own)
         self._append(act, requester)
         if reserved.expires is not None:
             self._connection.execute(_NEVER, {"ledger": self._id, "reservation": reserved.reservation})
@@ -322,25 +388,6 @@ class Book:
     def _has_ended(self, job_id: str) -> bool:
         state = self._connection.execute(select(_JOBS.c.state).where(_JOBS.c.id == job_id)).scalar()
         return state is None or JobState(state).is_final  # jobs are deleted only after their end
-
-
-def entry_row(entry: Entry, text: str, sha256: str, requester: Requester) -> dict[str, str | int | datetime | None]:
-    """The columns of an entry."""
-    act = entry.act
-    is_about_reservation = not isinstance(act, Opened | Closed)
-    return {
-        "ledger_id": entry.ledger,
-        "number": entry.number,
-        "time": entry.time,
-        "kind": act.kind,
-        "sha256": sha256,
-        "text": text,
-        "idempotency_key": requester.idempotency_key,
-        "request_sha256": requester.request_sha256,
-        "reservation_id": act.reservation if is_about_reservation else None,
-        "settles": int(not isinstance(act, Reserved)) if is_about_reservation else None,
-        "job_id": act.job if isinstance(act, Reserved) else None,
-    }
 
 
 def _reserved_act(text: str) -> Reserved:

@@ -14,7 +14,8 @@ from typing import Annotated, Literal, final
 from pydantic import AwareDatetime, Field
 
 from zetadp.accountants.filters import Steps
-from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Purpose, Spent, UserName
+from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Spent, UserName
+from zetadp.app.ledgers.rules import Purpose
 from zetadp.mechanisms.base import Value, is_absent
 
 BEFORE_THE_FIRST = "0" * 64
@@ -46,6 +47,7 @@ class Reserved(Value):
       left_out: users who were named but have too little left; they are not charged and must not be part of the release.
       job: the job it is for.
       purpose: what it is for, by whoever asked; absent if they didn't say.
+      analyst: the key whose quota it counts in; absent where the ledger has none.
       expires: when it lapses; null: never.
       then: what happens to it then; null if it never lapses.
     """
@@ -58,6 +60,7 @@ class Reserved(Value):
     left_out: tuple[UserName, ...]
     job: str | None
     purpose: Annotated[Purpose | None, Field(exclude_if=is_absent)] = None
+    analyst: Annotated[str | None, Field(exclude_if=is_absent)] = None
     expires: AwareDatetime | None
     then: Fate | None
 
@@ -91,6 +94,22 @@ class Lapsed(Value):
 
 
 @final
+class Approved(Value):
+    """Another key than the one that reserved agreed, so that it can be committed."""
+
+    kind: Literal["approved"] = "approved"
+    reservation: str
+
+
+@final
+class Renewed(Value):
+    """A period of the budget began, its number counted from 0: what was committed before no longer counts, what is reserved does."""
+
+    kind: Literal["renewed"] = "renewed"
+    period: int
+
+
+@final
 class Closed(Value):
     """No further reservation is admitted; those that are open can still be settled."""
 
@@ -98,7 +117,7 @@ class Closed(Value):
 
 
 Settlement = Committed | Released | Lapsed
-Act = Annotated[Opened | Reserved | Committed | Released | Lapsed | Closed, Field(discriminator="kind")]
+Act = Annotated[Opened | Reserved | Committed | Released | Lapsed | Closed | Approved | Renewed, Field(discriminator="kind")]
 
 
 @final

@@ -62,6 +62,28 @@ class ReservationSettled(LedgerError):
         super().__init__(f"reservation {reservation_id!r} is {state} and can't be settled again")
 
 
+class ReservationNotApproved(LedgerError):
+    """The ledger asks for a second key's approval, and there is none yet."""
+
+    problem = ProblemType(409, "reservation-not-approved", "The reservation isn't approved.")
+
+    def __init__(self, reservation_id: str) -> None:
+        self.reservation_id = reservation_id
+        super().__init__(f"reservation {reservation_id!r} has no approval by a second key yet")
+
+
+class ApproverRefused(LedgerError):
+    """The reservation can't be approved by this key."""
+
+    problem = ProblemType(403, "approver-refused", "This key can't approve the reservation.")
+
+    def __init__(self, reservation_id: str) -> None:
+        self.reservation_id = reservation_id
+        super().__init__(
+            f"reservation {reservation_id!r} is approved by another key than the one that made it, on a ledger that asks for it"
+        )
+
+
 class ReservationHeld(LedgerError):
     """A job made the reservation, and only the job settles it."""
 

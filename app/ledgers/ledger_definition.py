@@ -2,23 +2,23 @@ r"""The definition of a ledger, fixed when it is made: its budget, its neighbour
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Annotated, Literal, final
+from typing import Annotated, Literal, Self, final
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, model_validator
 
 from zetadp.accountants.events import Event
 from zetadp.accountants.filters import AnyBudget, AnySpend, Filter
 from zetadp.app.calculators.schemas import example
+from zetadp.app.ledgers.rules import Rules
 from zetadp.mechanisms import Adjacency, PrivacyUnit
-from zetadp.mechanisms.base import Value
+from zetadp.mechanisms.base import Value, is_absent
+from zetadp.mechanisms.errors import InvalidParameter
 
 LedgerName = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._:/-]{0,127}$")]
 UserName = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$")]
 """Who is charged. Pseudonyms are best: the history keeps them for ever."""
-
-Purpose = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._:/-]{0,127}$")]
-"""What a spend is for, by whoever asks. The history keeps it for ever, and nobody checks it: it limits nothing."""
 
 LARGEST_GROUP_OF_USERS = 1000
 
@@ -37,6 +37,11 @@ class LedgerDefinition(Value):
       unit: of every spend, likewise.
       protects: ``data_set``, one balance for everything done to the data set; or ``each_user``, a balance for each user, charged
         with the releases that use this user's records. The list of users that a reservation names counts as public.
+      renews_after_days: the whole budget is free again after each such period, counted from when the ledger was made; what is still
+        reserved then counts in the next period too. Each period's releases are within the budget. Somebody whose data stay for k periods
+        is protected by k budgets together: sums of epsilon at delta 0, rho and Renyi divergences are k times as large, mu is sqrt(k)
+        times. Null: never. Only for a data set as a whole.
+      rules: who may spend, and what for; null: whoever may use ledgers, for anything.
     """
 
     model_config = example(
@@ -48,6 +53,24 @@ class LedgerDefinition(Value):
     adjacency: Adjacency
     unit: PrivacyUnit
     protects: Literal["data_set", "each_user"]
+    renews_after_days: Annotated[int | None, Field(strict=True, ge=1, le=36_600, exclude_if=is_absent)] = None
+    rules: Annotated[Rules | None, Field(exclude_if=is_absent)] = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.protects == "each_user" and self.renews_after_days is not None:
+            raise InvalidParameter("renews_after_days", "absent where each user has a balance", self.renews_after_days)
+        if self.protects == "each_user" and self.rules is not None and self.rules.quotas is not None:
+            raise InvalidParameter("rules.quotas", "absent where each user has a balance", len(self.rules.quotas))
+        return self
+
+    def period_at(self, opened: datetime, moment: datetime) -> int:
+        """The number of the budget's period at this moment, from 0."""
+        return 0 if self.renews_after_days is None else max(0, (moment - opened) // timedelta(days=self.renews_after_days))
+
+    def renews_at(self, opened: datetime, period: int) -> datetime | None:
+        """When this period ends; None: never."""
+        return None if self.renews_after_days is None else opened + (period + 1) * timedelta(days=self.renews_after_days)
 
     def opened(self) -> Filter:
         """The filter before anything is spent."""

@@ -8,7 +8,7 @@ from typing import cast
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from zetadp.app.ledgers.entries import Entry, Reserved, Settlement
+from zetadp.app.ledgers.entries import Approved, Entry, Reserved, Settlement
 from zetadp.app.ledgers.errors import LedgerNotFound, ReservationHeld, ReservationNotFound
 from zetadp.app.ledgers.ledger_definition import LedgerDefinition, stored_definition
 from zetadp.app.ledgers.resources import Balance, Head, Ledger, Reservation, balance_of, reservation_of
@@ -38,6 +38,7 @@ def ledger_of(session: Session, row: LedgerRow) -> Ledger:
         definition=definition,
         balance=balance_of(definition, Sums.read(row.sums)) if is_whole else None,
         users=users,
+        renews_at=definition.renews_at(row.created, Sums.read(row.sums).period),
         head=Head(number=row.entries, sha256=row.head),
     )
 
@@ -64,10 +65,15 @@ def reservations_of(session: Session, made: Sequence[LedgerEntryRow]) -> list[Re
     """The reservations that these entries made, all of one ledger, as the interface shows them."""
     ids = [row.reservation_id for row in made]
     wanted = select(LedgerEntryRow.reservation_id, LedgerEntryRow.number, LedgerEntryRow.text)
-    query = wanted.where(LedgerEntryRow.reservation_id.in_(ids), LedgerEntryRow.settles == 1)
+    query = wanted.where(LedgerEntryRow.reservation_id.in_(ids), LedgerEntryRow.settles > 0)
     found = session.execute(query.where(LedgerEntryRow.ledger_id == made[0].ledger_id)) if made else ()
-    settled = {name: (cast("Settlement", Entry.model_validate_json(text).act), number) for name, number, text in found}
-    return [reservation_of(row.ledger_id, _reserved(row.text), row.number, settled.get(row.reservation_id)) for row in made]
+    later = [(name, number, Entry.model_validate_json(text)) for name, number, text in found]
+    approved = {name: entry.by for name, _, entry in later if isinstance(entry.act, Approved)}
+    settled = {name: (cast("Settlement", entry.act), number) for name, number, entry in later if not isinstance(entry.act, Approved)}
+    return [
+        reservation_of(row.ledger_id, _reserved(row.text), row.number, settled.get(row.reservation_id), approved.get(row.reservation_id))
+        for row in made
+    ]
 
 
 def found_reservation(session: Session, ledger_id: str, reservation_id: str) -> Reservation:
@@ -103,6 +109,8 @@ def check_not_held(session: Session, tenant: str, ledger_id: str, reservation_id
 
 def check_for_jobs(definition: LedgerDefinition) -> None:
     """Raises InvalidParameter: a job can't be charged to this ledger."""
+    if definition.rules is not None:
+        raise InvalidParameter("ledger", "one without rules: a job's reservation has no purpose, analyst or approval", definition.name)
     if definition.protects != "data_set":
         raise InvalidParameter(
             "ledger", "one that protects a data set as a whole: a job doesn't say whose records it uses", definition.name

@@ -8,7 +8,8 @@ from pydantic import Field, StringConstraints, model_validator
 
 from zetadp.app.calculators.schemas import RELEASE, example
 from zetadp.app.ledgers.entries import Fate
-from zetadp.app.ledgers.ledger_definition import LARGEST_GROUP_OF_USERS, Purpose, Spent, UserName
+from zetadp.app.ledgers.ledger_definition import LARGEST_GROUP_OF_USERS, Spent, UserName
+from zetadp.app.ledgers.rules import Purpose
 from zetadp.mechanisms.base import Number, Value
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import AnyTrainingSpec

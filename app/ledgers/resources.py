@@ -51,7 +51,12 @@ class Head(Value):
 
 @final
 class Ledger(Value):
-    """A ledger. ``balance`` is null if each user has one; otherwise ``users`` (the number charged so far) is null."""
+    r"""A ledger.
+
+    Attributes:
+      balance: null if each user has one; otherwise ``users`` (the number charged so far) is null.
+      renews_at: when the budget's period ends and all but open reservations is free again; null: never.
+    """
 
     id: str
     state: LedgerState
@@ -59,6 +64,7 @@ class Ledger(Value):
     definition: LedgerDefinition
     balance: Balance | None
     users: int | None
+    renews_at: datetime | None
     head: Head
 
 
@@ -80,6 +86,7 @@ class Reservation(Value):
       users: who is charged; empty where the ledger protects the data set as a whole.
       left_out: users with too little left, who must not be part of the release.
       purpose: what it is for, by whoever asked; null if they didn't say.
+      approved_by: the key that approved it; null where none did.
       then: what happens to it when it lapses; null: it never lapses.
       released: what was committed, if less than all of it.
       spent: the part of the charge that is finally spent; null while that is open.
@@ -95,6 +102,7 @@ class Reservation(Value):
     left_out: tuple[str, ...]
     job: str | None
     purpose: str | None
+    approved_by: str | None
     expires: datetime | None
     then: Fate | None
     released: Spent | None
@@ -143,8 +151,10 @@ def balance_of(definition: LedgerDefinition, sums: Sums) -> Balance:
     return Balance(limits=uses, remaining=filtered.remaining, open_reservations=sums.open, commitments=sums.settled)
 
 
-def reservation_of(ledger_id: str, made: Reserved, number: int, settled: tuple[Settlement, int] | None) -> Reservation:
-    """A reservation from the entry that made it and the one that settled it."""
+def reservation_of(
+    ledger_id: str, made: Reserved, number: int, settled: tuple[Settlement, int] | None, approved_by: str | None = None
+) -> Reservation:
+    """A reservation from the entry that made it and the one that settled it, and who approved it."""
     act = None if settled is None else settled[0]
     return Reservation(
         id=made.reservation,
@@ -156,6 +166,7 @@ def reservation_of(ledger_id: str, made: Reserved, number: int, settled: tuple[S
         left_out=made.left_out,
         job=made.job,
         purpose=made.purpose,
+        approved_by=approved_by,
         expires=made.expires,
         then=made.then,
         released=act.released if isinstance(act, Committed) else None,

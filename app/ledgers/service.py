@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 from typing import final
 
@@ -14,7 +15,7 @@ from sqlalchemy.orm import Session, aliased
 
 from zetadp.app.kit.database import Database, new_id, now
 from zetadp.app.ledgers.admission import REFUSALS, Priced, commit_in, release_in, reserve_on
-from zetadp.app.ledgers.book import SERVICE, Requester, entry_row, locked
+from zetadp.app.ledgers.book import locked
 from zetadp.app.ledgers.entries import BEFORE_THE_FIRST, Entry, EntryPage, EntryRecord, Opened, digest
 from zetadp.app.ledgers.errors import LedgerKeyReused, LedgerNameTaken
 from zetadp.app.ledgers.group_commit import GroupCommit
@@ -32,6 +33,7 @@ from zetadp.app.ledgers.queries import (
 )
 from zetadp.app.ledgers.requests import ReservationRequest
 from zetadp.app.ledgers.resources import Balance, Ledger, LedgerPage, Projection, Reservation, ReservationPage
+from zetadp.app.ledgers.rows import SERVICE, Requester, entry_row
 from zetadp.app.ledgers.states import LedgerState, ReservationState
 from zetadp.app.ledgers.sums import Sums
 from zetadp.app.ledgers.verification import ChainReport, verify_stored
@@ -80,11 +82,11 @@ class LedgerService:
         """The ledger with its balance; overdue reservations are settled first. Raises LedgerNotFound."""
         with self._database.reading() as session:
             row = found_ledger(session, tenant, ledger_id)
-            if row.next_lapse is None or row.next_lapse > now():
+            if not _is_due(row, now()):
                 return ledger_of(session, row)
         with self._database.writing() as session:
             with locked(session, tenant, ledger_id, Requester()):
-                pass  # what is overdue is settled by taking the lock
+                pass  # what is overdue is settled, and a new period begun, by taking the lock
             return ledger_of(session, found_ledger(session, tenant, ledger_id))
 
     def page(self, tenant: str, state: LedgerState | None, before: str | None, limit: int) -> LedgerPage:
@@ -135,6 +137,15 @@ class LedgerService:
         with self._database.writing() as session:
             check_not_held(session, tenant, ledger_id, reservation_id)
             return commit_in(session, tenant, ledger_id, reservation_id, _requester(by, key, f"commit {reservation_id}", signature), part)
+
+    def approve(self, tenant: str, ledger_id: str, reservation_id: str, by: str | None, key: str | None) -> Reservation:
+        """Agree to what another key reserved. Raises LedgerNotFound, LedgerKeyReused, and as ``Book.approve``."""
+        requester = _requester(by, key, f"approve {reservation_id}", None)
+        with self._database.writing() as session:
+            with locked(session, tenant, ledger_id, requester) as book:
+                if not book.answered_before()[0]:
+                    book.approve(reservation_id)
+            return found_reservation(session, ledger_id, reservation_id)
 
     def release(self, tenant: str, ledger_id: str, reservation_id: str, by: str | None, key: str | None) -> Reservation:
         """Free a reservation of which nothing was released. Raises as ``commit``."""
@@ -263,6 +274,12 @@ class LedgerService:
             session.add(LedgerEntryRow(**entry_row(entry, text, row.head, Requester())))
             session.flush()
             return ledger_of(session, row)
+
+
+def _is_due(row: LedgerRow, moment: datetime) -> bool:
+    """Whether a reservation is overdue or the budget's period is over."""
+    ends = stored_definition(row.definition).renews_at(row.created, Sums.read(row.sums).period)
+    return any(end is not None and end <= moment for end in (row.next_lapse, ends))
 
 
 def _requester(by: str | None, key: str | None, what: str, body: Value | None) -> Requester:

@@ -14,12 +14,16 @@ from zetadp.app.ledgers.ledger_definition import LedgerDefinition
 @final
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """The sums of a balance; ``open`` counts the reservations in ``reserved``, ``settled`` those that left something in ``committed``."""
+    r"""The sums of a balance in its current period.
+
+    ``open`` counts the reservations in ``reserved``, ``settled`` those that left something in ``committed``.
+    """
 
     reserved: Charge
     committed: Charge
     open: int
     settled: int
+    period: int = 0
 
     @classmethod
     def empty(cls, definition: LedgerDefinition) -> Self:
@@ -31,31 +35,40 @@ class Sums:
     def read(cls, text: str) -> Self:
         """From what ``text`` gave."""
         found = json.loads(text)
-        return cls(_numbers(found["reserved"]), _numbers(found["committed"]), found["open"], found["settled"])
+        return cls(_numbers(found["reserved"]), _numbers(found["committed"]), found["open"], found["settled"], found["period"])
 
     def text(self) -> str:
         """As stored; numbers of 130 bits as decimal text."""
         reserved, committed = ([str(number) for number in sums] for sums in (self.reserved, self.committed))
-        return json.dumps({"reserved": reserved, "committed": committed, "open": self.open, "settled": self.settled})
+        return json.dumps({"reserved": reserved, "committed": committed, "open": self.open, "settled": self.settled, "period": self.period})
 
     def filter(self, definition: LedgerDefinition) -> Filter:
         """The filter, with everything reserved or committed spent: a reservation is a spend made early (proofs/filters.md, section 7)."""
-        return definition.filter(_added(self.reserved, self.committed), self.open + self.settled)
+        return definition.filter(self.spent, self.open + self.settled)
 
     def admitted(self, definition: LedgerDefinition, price: Price) -> Sums:
         """With the price reserved. Raises BudgetExceeded."""
         state = self.filter(definition)
         if not state.admits(price):
             state.spend(price)  # raises, and says why
-        return Sums(_added(self.reserved, price.steps), self.committed, self.open + 1, self.settled)
+        return Sums(_added(self.reserved, price.steps), self.committed, self.open + 1, self.settled, self.period)
+
+    def renewed(self, period: int) -> Sums:
+        """At the beginning of this period: only what is reserved counts."""
+        return Sums(self.reserved, (0,) * len(self.committed), self.open, 0, period)
+
+    @property
+    def spent(self) -> Charge:
+        """Reserved and committed together."""
+        return _added(self.reserved, self.committed)
 
     def settled_at(self, charge: Charge, kept: Charge | None) -> Sums:
         """With a reservation of this charge turned into ``kept``, which is no more; None where nothing of it was released."""
         reserved = _less(self.reserved, charge)
         if kept is None:
-            return Sums(reserved, self.committed, self.open - 1, self.settled)
+            return Sums(reserved, self.committed, self.open - 1, self.settled, self.period)
         assert all(part <= whole for part, whole in zip(kept, charge, strict=True))  # whoever calls has taken the smaller one
-        return Sums(reserved, _added(self.committed, kept), self.open - 1, self.settled + 1)
+        return Sums(reserved, _added(self.committed, kept), self.open - 1, self.settled + 1, self.period)
 
 
 def _numbers(texts: list[str]) -> Charge:

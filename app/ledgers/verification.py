@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal, final
 
 from pydantic import ValidationError
@@ -14,16 +15,16 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from zetadp.accountants.filters import Price
-from zetadp.app.ledgers.book import Requester, entry_row
 from zetadp.app.ledgers.entries import (
     BEFORE_THE_FIRST,
-    Act,
+    Approved,
     Closed,
     Committed,
     Entry,
     Lapsed,
     Opened,
     Released,
+    Renewed,
     Reserved,
     Settlement,
     digest,
@@ -31,6 +32,8 @@ from zetadp.app.ledgers.entries import (
 from zetadp.app.ledgers.ledger_definition import LedgerDefinition, stored_definition
 from zetadp.app.ledgers.pricing import check_part
 from zetadp.app.ledgers.resources import Balance, Head, balance_of, spent_by
+from zetadp.app.ledgers.rows import Requester, analyst_row, entry_row
+from zetadp.app.ledgers.rules import Rules
 from zetadp.app.ledgers.states import LedgerState
 from zetadp.app.ledgers.sums import Sums
 from zetadp.app.tables.ledgers import LedgerEntryRow, LedgerLapseRow, LedgerRow, LedgerUserRow
@@ -80,6 +83,9 @@ class Replay:
     balances: dict[str, Sums] = field(default_factory=dict[str, Sums])
     open: dict[str, Reserved] = field(default_factory=dict[str, Reserved])
     settled: set[str] = field(default_factory=set[str])
+    opened: datetime | None = None
+    makers: dict[str, str | None] = field(default_factory=dict[str, str | None])
+    approved: set[str] = field(default_factory=set[str])
     problems: list[str] = field(default_factory=list[str])
 
     def read(self, text: str, sha256: str) -> Entry | None:
@@ -102,7 +108,7 @@ class Replay:
             if found != right:
                 self.note(f"{what} must be {right!r}, got {found!r}")
         try:
-            self._apply(entry.act)
+            self._apply(entry)
         except (_Broken, PrivacyError) as broken:
             self.note(str(broken))
         return entry
@@ -139,22 +145,55 @@ class Replay:
             problems=tuple(self.problems),
         )
 
-    def _apply(self, act: Act) -> None:
+    def _apply(self, entry: Entry) -> None:
+        act = entry.act
         if isinstance(act, Opened) != (self.number == 1):
             raise _Broken("the first entry, and no other, opens the ledger")
         match act:
             case Opened():
-                self.definition = act.definition
+                self.definition, self.opened = act.definition, entry.time
             case Closed():
                 if self.state is LedgerState.CLOSED:
                     raise _Broken("the ledger was already closed")
                 self.state = LedgerState.CLOSED
             case Reserved():
-                self._reserve(act)
+                self._reserve(act, entry.by)
+            case Approved():
+                self._approve(act, entry.by)
+            case Renewed():
+                self._renew(act, entry.time)
             case Committed() | Released() | Lapsed():
                 self._settle(act)
 
-    def _reserve(self, act: Reserved) -> None:
+    def _approve(self, act: Approved, by: str | None) -> None:
+        rules = self._known().rules
+        if rules is None or rules.approval != "second_key":
+            raise _Broken("the ledger asks for no approval")
+        if act.reservation not in self.open or act.reservation in self.approved:
+            raise _Broken(f"reservation {act.reservation!r} isn't waiting for an approval")
+        if by is None or by == self.makers[act.reservation]:
+            raise _Broken("a reservation is approved by another key than the one that made it")
+        self.approved.add(act.reservation)
+
+    def _renew(self, act: Renewed, time: datetime) -> None:
+        definition = self._known()
+        assert self.opened is not None  # with the definition
+        if not self.sums("").period < act.period <= definition.period_at(self.opened, time):
+            raise _Broken(f"period {act.period} of the budget hadn't begun, or had before")
+        for holder in {"", *self.balances}:
+            self.balances[holder] = self.sums(holder).renewed(act.period)
+
+    def _charge_analyst(self, rules: Rules, act: Reserved, by: str | None) -> None:
+        if rules.quotas is None:
+            return
+        if act.analyst is None or act.analyst != by:
+            raise _Broken("it counts in the quota of another key than the one that made it")
+        name, price = analyst_row(by), Price(steps=act.charge)
+        had = self.balances.get(name) or Sums.empty(self._known()).renewed(self.sums("").period)
+        rules.check_quota(self._known().budget, by, had.spent, price)
+        self.balances[name] = had.admitted(self._known(), price)
+
+    def _reserve(self, act: Reserved, by: str | None) -> None:
         definition = self._known()
         if self.state is LedgerState.CLOSED:
             raise _Broken("a closed ledger admits nothing")
@@ -165,14 +204,20 @@ class Replay:
         if (act.expires is None) != (act.then is None):
             raise _Broken("a reservation must say what happens when it lapses if and only if it can lapse")
         price = Price(steps=act.charge)
+        if definition.rules is not None:
+            definition.rules.check_purpose(act.purpose)
+            self._charge_analyst(definition.rules, act, by)
         for holder in act.users or ("",):
             self.balances[holder] = self.sums(holder).admitted(definition, price)
-        self.open[act.reservation] = act
+        self.open[act.reservation], self.makers[act.reservation] = act, by
 
     def _settle(self, act: Settlement) -> None:
         if act.reservation not in self.open:
             raise _Broken(f"no open reservation {act.reservation!r}")
         made = self.open.pop(act.reservation)
+        rules = self._known().rules
+        if isinstance(act, Committed) and rules is not None and rules.approval == "second_key" and act.reservation not in self.approved:
+            self.note("it was committed without an approval")
         self.settled.add(act.reservation)
         if isinstance(act, Lapsed) and act.then != made.then:
             raise _Broken(f"it lapses as {act.then}, reserved was {made.then}")
@@ -185,7 +230,8 @@ class Replay:
             if act.released is not None:
                 check_part(act.released, made.spend)
         is_free = isinstance(act, Released) or (isinstance(act, Lapsed) and act.then == "refunded")
-        for holder in made.users or ("",):
+        own = () if made.analyst is None else (analyst_row(made.analyst),)
+        for holder in (*(made.users or ("",)), *own):
             self.balances[holder] = self.sums(holder).settled_at(made.charge, None if is_free else kept)
 
     def _known(self) -> LedgerDefinition:

@@ -42,7 +42,7 @@ class LedgerRow(Base):
 
 @final
 class LedgerUserRow(Base):
-    """The running sums of one user of a ledger that protects each of them."""
+    """The running sums of one user of a ledger that protects each of them, or of one analyst's key, with # before it."""
 
     __tablename__ = "ledger_users"
 
@@ -55,8 +55,8 @@ class LedgerUserRow(Base):
 class LedgerEntryRow(Base):
     """An entry: ``text`` holds everything and is what is hashed. The other columns are for finding it or about its request.
 
-    ``settles`` is 0 in the entry that makes a reservation and 1 in the one that settles it, so that there can't be two of either. Where a
-    reservation stands follows: it is open as long as only the first is there.
+    ``settles`` is 0 in the entry that makes a reservation, 1 in the one that settles it and 2 in the one that approves it, so that there
+    can't be two of any. Where a reservation stands follows: it is open as long as only the first is there.
     """
 
     __tablename__ = "ledger_entries"

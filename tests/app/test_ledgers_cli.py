@@ -8,6 +8,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -99,3 +100,26 @@ def test_a_spend_that_does_not_fit_is_told_with_the_numbers(environment: dict[st
 def test_a_closed_ledger_says_so(environment: dict[str, str]) -> None:
     made = told(environment, "create", "-", body=definition(name="short").model_dump(mode="json"))["id"]
     assert run(environment, "close", made).stdout.startswith(f"ledger {made}  closed  short")
+
+
+def test_a_second_key_approves_what_a_first_reserves_within_its_quota(environment: dict[str, str], tmp_path: Path) -> None:
+    headers = {"Authorization": f"Bearer {ADMIN_KEY}"}
+    with httpx2.Client(base_url=environment["ZETADP_ADDRESS"], headers=headers) as client:
+        ann, ben = (client.post("/v1/keys", json={"name": name, "scopes": ["ledger"]}).json() for name in ("ann", "ben"))
+    by_ann, by_ben = (environment | {"ZETADP_KEY": one["text"]} for one in (ann, ben))
+    rules = {"quotas": [{"key": ann["key"]["id"], "share": 0.5}], "purposes": ["staffing"], "approval": "second_key"}
+    body = definition(name="ruled").model_dump(mode="json") | {"rules": rules, "renews_after_days": 90}
+    ledger = told(environment, "create", "-", body=body)["id"]
+    spend = {"kind": "pure", "epsilon": 0.5}
+    made = told(by_ann, "reserve", ledger, "-", body={"spend": spend, "purpose": "staffing"})
+    assert "no approval" in run(by_ann, "commit", ledger, made["id"], code=1).output
+    assert "approved by key" in run(by_ben, "approve", ledger, made["id"]).stdout
+    assert told(by_ann, "commit", ledger, made["id"])["approved_by"] == ben["key"]["id"]
+    assert "quota of key" in run(by_ann, "reserve", ledger, "-", body={"spend": spend, "purpose": "staffing"}, code=1).output
+    assert "somebody whose data stay for k periods" in run(environment, "show", ledger).stdout
+    run(environment, "export", ledger, str(tmp_path / "spends.csv"))
+    head, line = (tmp_path / "spends.csv").read_text().splitlines()
+    assert head.startswith("entry,time,period,key,purpose")
+    assert line.endswith(f",0,{ann['key']['id']},staffing,,committed,{ben['key']['id']},epsilon,0.5")
+    assert json.loads(run(environment, "export", ledger, "--json").stdout)["state"] == "committed"
+    assert "verdict: sound" in run(environment, "verify", ledger).stdout

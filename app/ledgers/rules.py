@@ -1,0 +1,76 @@
+r"""Who may spend from a ledger, and what for, beside what its budget admits. Rules only ever refuse: no guarantee rests on them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Annotated, Literal, Self, final
+
+from pydantic import Field, Strict, StringConstraints, model_validator
+
+from zetadp.accountants.filters import AnyBudget, Price
+from zetadp.mechanisms.base import Value, is_absent
+from zetadp.mechanisms.errors import BudgetExceeded, InvalidParameter
+
+KeyId = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+Purpose = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._:/-]{0,127}$")]
+"""What a spend is for, by whoever asks. The history keeps it for ever."""
+
+MOST_RULES = 100
+
+
+@final
+class Quota(Value):
+    r"""How much of the budget one analyst may spend.
+
+    Attributes:
+      key: the id of the analyst's key.
+      share: of every limit of the budget, in (0, 1]. The budget stays the cap for all together: shares may add up to more than 1.
+    """
+
+    key: KeyId
+    share: Annotated[float, Strict(), Field(gt=0.0, le=1.0)]
+
+
+@final
+class Rules(Value):
+    r"""What a reservation has to meet beside the budget.
+
+    Attributes:
+      purposes: a reservation names one of these as its purpose; null: any, or none.
+      quotas: only these keys reserve, each up to its share, reserved and committed together; null: every key that may use ledgers.
+      approval: ``second_key``: another key than the one that reserved approves a reservation before it can be committed. Nothing of it
+        may be released before; nobody checks that but the makers of releases.
+    """
+
+    purposes: Annotated[tuple[Purpose, ...] | None, Field(min_length=1, max_length=MOST_RULES, exclude_if=is_absent)] = None
+    quotas: Annotated[tuple[Quota, ...] | None, Field(min_length=1, max_length=MOST_RULES, exclude_if=is_absent)] = None
+    approval: Literal["none", "second_key"] = "none"
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for name, listed in (("purposes", self.purposes or ()), ("quotas", tuple(quota.key for quota in self.quotas or ()))):
+            if len(set(listed)) != len(listed):
+                raise InvalidParameter(f"rules.{name}", "distinct", next(one for k, one in enumerate(listed) if one in listed[:k]))
+        return self
+
+    def check_purpose(self, purpose: str | None) -> None:
+        """Raises InvalidParameter: it isn't one of those that the ledger is for."""
+        if self.purposes is not None and purpose not in self.purposes:
+            raise InvalidParameter("purpose", f"one of {', '.join(self.purposes)}", purpose)
+
+    def check_quota(self, budget: AnyBudget, key: str | None, spent: tuple[int, ...], price: Price) -> None:
+        r"""Checks one more price against the share of this key.
+
+        Args:
+          spent: what the key has reserved and committed, for each limit in steps of its grid.
+        Raises:
+          BudgetExceeded: the key has no quota, or its share is exceeded. Whole steps are compared, the share rounded down.
+        """
+        share = next((Fraction(quota.share) for quota in self.quotas or () if quota.key == key), Fraction(0))
+        mosts = [int(share * max(grid.limit, 0)) for grid in budget.grids]
+        within = [had + step <= most for had, step, most in zip(spent, price.steps, mosts, strict=True)]
+        if budget.is_kept(within):
+            return
+        k = within.index(False)
+        requested, left = (budget.shown(budget.grids[k].amount(max(0, steps))) for steps in (price.steps[k], mosts[k] - spent[k]))
+        raise BudgetExceeded(f"{budget.quantities[k]} of the quota of key {key}", requested, left)
