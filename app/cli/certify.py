@@ -170,7 +170,7 @@ def _verified(file: Path, keys: Path | None, proofs: Path | None, revocations: P
     envelope = file.read_bytes()
     chosen = keys or file.parent / KEYS_FILE
     trusted = read_keys(chosen)
-    evidence = Evidence(_beside(file, proofs, PROOFS_FILE), _beside(file, revocations, REVOCATIONS_FILE))
+    evidence = Evidence(beside(file, proofs, PROOFS_FILE), beside(file, revocations, REVOCATIONS_FILE))
     report = verify_envelope(envelope, trusted, file.parent, evidence, policy)
     if as_json:
         print_json(report)
@@ -197,7 +197,7 @@ def certificate_page(
     """Write a certificate as a page or PDF, offline. This checks its signature; `verify` also recomputes its figures."""
     from zetadp.app.certificates.page.content import document_of
 
-    _write_page(file, output, keys, document_of)
+    write_page(file, output, keys, document_of)
 
 
 def report(
@@ -208,10 +208,11 @@ def report(
     """Write a report for an evaluator, offline: factors and hazards of NIST SP 800-226, answered or marked open, and the certificate."""
     from zetadp.app.certificates.page.factors import report_of
 
-    _write_page(file, output, keys, report_of)
+    write_page(file, output, keys, report_of)
 
 
-def _write_page(file: Path, output: Path, keys: Path | None, making: Making) -> None:
+def write_page(file: Path, output: Path, keys: Path | None, making: Making) -> None:
+    """Write a certificate's document of some kind, with what is known about its signature, log and revoked keys."""
     from zetadp.app.certificates.page.html import html_of
     from zetadp.app.certificates.page.pdf import pdf_of
     from zetadp.app.certificates.page.rendering import rendered
@@ -221,7 +222,7 @@ def _write_page(file: Path, output: Path, keys: Path | None, making: Making) -> 
             fail(f"output must end in .html or .pdf, got {output.name!a}", Exit.USAGE)
         chosen = keys or file.parent / KEYS_FILE
         trusted = read_keys(chosen) if keys is not None or chosen.is_file() else None
-        evidence = Evidence(_beside(file, None, PROOFS_FILE), _beside(file, None, REVOCATIONS_FILE))
+        evidence = Evidence(beside(file, None, PROOFS_FILE), beside(file, None, REVOCATIONS_FILE))
         try:
             document = rendered(file.read_bytes(), trusted, evidence, making)
         except CertificateUnreadable as error:
@@ -347,7 +348,7 @@ def read_keys(path: Path) -> PublicKeySet:
         raise AssertionError from invalid  # fail() leaves
 
 
-def _beside(file: Path, given: Path | None, name: str) -> bytes | None:
+def beside(file: Path, given: Path | None, name: str) -> bytes | None:
     """The given file, or one with this name next to the certificate; None if there is none."""
     path = given or file.parent / name
     return path.read_bytes() if given is not None or path.is_file() else None

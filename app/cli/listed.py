@@ -62,6 +62,10 @@ LISTED: dict[str, dict[str, str]] = {
         "certificate-page": "Write a certificate as a page or PDF, offline. This checks its signature; `verify` also recomputes its "
         "figures.",
     },
+    "annexes": {
+        "annex": "Write the annex of a data protection assessment, offline, in plain words; and, if asked, an entry for the registry of "
+        "deployments.",
+    },
     "questions": {
         "epsilon": "What epsilon has DP-SGD, or one Gaussian release, with this noise?",
         "noise": "What noise multiplier does DP-SGD, or one Gaussian release, need for this epsilon?",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.app.forked import run_command
 from zetadp.app.certificates.facts.report import Check, Status
 from zetadp.app.certificates.facts.statement import PrivacyCertificate
 from zetadp.app.certificates.log.evidence import Evidence
+from zetadp.app.certificates.page.annex import annex_of
 from zetadp.app.certificates.page.blocks import Document, Table
 from zetadp.app.certificates.page.factors import ANSWERED, NOT_HELD, OPEN, report_of
 from zetadp.app.certificates.page.html import html_of
@@ -105,3 +107,44 @@ def test_the_command_writes_it(envelope: bytes, keys: PublicKeySet, tmp_path: Pa
     done = run_command("report", str(tmp_path / "certificate.json"), "-o", str(tmp_path / "report.html"))
     assert done.returncode == 0, done.stderr
     assert "What the guarantee depends on" in (tmp_path / "report.html").read_text()
+
+
+def test_the_annex_leads_with_odds_and_leaves_to_people_what_no_certificate_knows(certificate: PrivacyCertificate) -> None:
+    document = annex_of(certificate)
+    assert [section.heading for section in document.sections[:3]] == [
+        "What this means for the people in the data", "Processing, necessity and measures", "What published statements often leave out"
+    ]  # fmt: skip
+    tables = [block for section in document.sections[:3] for block in section.blocks if isinstance(block, Table)]
+    risks, measures, fields = ({name: (answer, state) for name, answer, state in table.rows} for table in tables)
+    assert "guess" in next(iter(risks.values()))[0]
+    for name in ("purposes, and on which legal basis", "why these data are needed, and no fewer", "what everything rests on"):
+        assert measures[name][1] == OPEN
+    assert len(fields) == 6
+    assert all(answer for table in (risks, measures, fields) for answer, _ in table.values())
+    assert document.sections[3:] == report_of(certificate).sections
+
+
+def test_the_annex_of_a_run_without_a_guarantee_promises_nothing(envelope: bytes, settings: Settings) -> None:
+    nothing = annex_of(read(lied(envelope, settings, {"guarantee": {"kind": "none", "reason": "a seed"}})))
+    table = nothing.sections[0].blocks[0]
+    assert isinstance(table, Table)
+    assert table.rows[0][2] == NOT_HELD
+    assert not [row for row in table.rows if "odds above" in row[1]]
+
+
+def test_one_command_writes_the_annex_and_the_registrys_entry(envelope: bytes, settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "certificate.json").write_bytes(envelope)
+    (tmp_path / "jwks.json").write_text(jwks(settings).model_dump_json())
+    lines = ("name", "description", "intended_use", "curator", "region", "preprocessing", "justification", "actors")
+    told: dict[str, object] = dict.fromkeys(lines, "something")
+    told |= {"url_slug": "an-example", "curator_type": "Nonprofit", "publication_date": "2026-01-31", "authors": ["somebody"]}
+    (tmp_path / "publication.yaml").write_text(json.dumps(told))
+    names = [str(tmp_path / name) for name in ("certificate.json", "annex.html", "publication.yaml", "entry.yaml")]
+    done = run_command("annex", names[0], "-o", names[1], "--publication", names[2], "--entry", names[3])
+    assert done.returncode == 0, done.stderr
+    assert "Annex to a data protection impact assessment" in (tmp_path / "annex.html").read_text()
+    assert (tmp_path / "entry.yaml").read_text().startswith("url_slug: an-example")
+    assert run_command("annex", names[0], "-o", names[1], "--entry", names[3]).returncode == 2
+    (tmp_path / "publication.yaml").write_text(json.dumps(told | {"region": None}))
+    refused = run_command("annex", names[0], "-o", names[1], "--publication", names[2], "--entry", names[3])
+    assert (refused.returncode, "region" in refused.stderr) == (2, True)

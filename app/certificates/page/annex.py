@@ -1,0 +1,101 @@
+r"""A certificate as the annex of a data protection impact assessment: in plain words, for people who didn't train the model.
+
+What such an assessment contains is what Article 35(7) of the GDPR lists: processing and purposes, necessity, risks, measures. A certificate
+answers the part about risks to one person from what was released, and says of the rest that somebody else has to. Odds come first because
+people understood them best (Nanayakkara, Smart, Cummings, Kaptchuk and Redmiles 2023), then what follows for a person, in the manner of a
+label (Smart, Nanayakkara, Cummings, Kaptchuk and Redmiles 2024).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from zetadp.app.certificates.facts.announced import earlier_in_words
+from zetadp.app.certificates.facts.audit import audit_in_words
+from zetadp.app.certificates.facts.guarantee import ApproximateDp
+from zetadp.app.certificates.facts.report import Check
+from zetadp.app.certificates.facts.statement import PrivacyCertificate, Subject
+from zetadp.app.certificates.page.blocks import Document, Section, Table
+from zetadp.app.certificates.page.factors import ANSWERED, NOT_HELD, OPEN, Row, report_of
+from zetadp.app.certificates.words.reading import Reading
+from zetadp.app.certificates.words.releases import release_phrase
+from zetadp.app.certificates.words.strength import attack_sentences, is_weak, nothing_promised, strength_in_words
+
+NOTE = (
+    "For a data protection impact assessment. Answers are taken from a certificate by its own words; rows marked OPEN are for whoever is "
+    "responsible for the data. This page is no legal advice and proves nothing; check the certificate itself with `zetadp verify`. Risks "
+    "are told as odds, and then by what follows, since people understood these best (Nanayakkara et al. 2023, arXiv:2303.00738; Smart et "
+    "al. 2024, arXiv:2408.08475). Factors and hazards follow NIST SP 800-226 (2025). The wording is ours; none of them has endorsed it."
+)
+
+_HEADER = ("question", "answer", "state")
+
+
+def annex_of(certificate: PrivacyCertificate, files: Sequence[Subject] = (), checks: Sequence[Check] = ()) -> Document:
+    """The annex, followed by the report for an evaluator. Arguments as of ``document_of``."""
+    whole, reading = report_of(certificate, files, checks), Reading(certificate)
+    risks = Section("What this means for the people in the data", (Table(_HEADER, tuple(_risks(reading))),))
+    measures = Section("Processing, necessity and measures", (Table(_HEADER, tuple(_assessment(reading))),))
+    fields = Section("What published statements often leave out", (Table(_HEADER, tuple(_fields(reading))),))
+    return Document(
+        title="Annex to a data protection impact assessment",
+        subtitle=whole.subtitle,
+        verdict=whole.verdict,
+        note=NOTE,
+        sections=(risks, measures, fields, *whole.sections),
+    )
+
+
+def _risks(reading: Reading) -> Iterator[Row]:
+    guarantee = reading.certificate.guarantee
+    within = "; what it shows of one unit is within the odds above" if isinstance(guarantee, ApproximateDp) else ""
+    if isinstance(guarantee, ApproximateDp):
+        naming, guessing = attack_sentences(reading, guarantee)
+        state = NOT_HELD if is_weak(reading, guarantee) else ANSWERED
+        yield "the odds that somebody finds out whether a person's data were used", guessing, state
+        yield "the odds that a careful attack names a person", naming, state
+        yield "how strong that is", strength_in_words(reading, guarantee), state
+    else:
+        yield "the odds that somebody finds out whether a person's data were used", nothing_promised(reading), NOT_HELD
+    yield "who sees a person's own data", f"{reading.trust}.", OPEN
+    yield (
+        "what may still be learned about a person",
+        "what is true of people like them, which the model may show whether or not their data were used; and whatever isn't covered: "
+        + " ".join(reading.not_covered),
+        OPEN,
+    )
+    yield "a person who wants their data deleted", f"deleting them doesn't change a model that was released{within}", OPEN
+    yield "a person with several units", f"{reading.unit_meaning}; who has several is protected less", OPEN
+
+
+def _assessment(reading: Reading) -> Iterator[Row]:
+    certificate, run = reading.certificate, reading.certificate.run
+    yield "what was done with which data", f"{reading.algorithm.SUMMARY} {certificate.data.description}", ANSWERED
+    yield "purposes, and on which legal basis", "not in a certificate", OPEN
+    yield "why these data are needed, and no fewer", "not in a certificate", OPEN
+    yield "how long data, keys and checkpoints are kept", "not in a certificate", OPEN
+    ledger = certificate.ledger
+    kept = "a privacy budget that it was charged to" if ledger is not None else "none that it was charged to"
+    yield "a limit for several uses of the same data", kept, OPEN if ledger is None else ANSWERED
+    yield "what was tested of this run", audit_in_words(run.noise_numbers, run.samples, run.canaries), OPEN
+    yield "what everything rests on", " ".join(reading.assumptions), OPEN
+    yield "who was asked for advice or for their view", "not in a certificate", OPEN
+
+
+def _fields(reading: Reading) -> Iterator[Row]:
+    """Six things that one needs to judge a statement of privacy, and that announcements of large trainings often don't say."""
+    certificate = reading.certificate
+    guarantee, run = certificate.guarantee, certificate.run
+    told = isinstance(guarantee, ApproximateDp)
+    yield "what one unit is, and how many a person has", reading.unit_meaning, OPEN
+    neighbours = reading.neighbours or "none: nothing is private"
+    yield "which data sets are compared", neighbours, ANSWERED if reading.neighbours else NOT_HELD
+    drawn = "; ".join(release_phrase(release, reading.unit) for release in reading.releases) or "no release has noise"
+    yield "how records were drawn for each step, as run and as accounted for", drawn, ANSWERED if reading.releases else NOT_HELD
+    figures = f"epsilon {guarantee.epsilon} at delta {guarantee.delta}, by {guarantee.route}" if told else "there is no guarantee"
+    yield "how epsilon was computed, with its delta", figures, ANSWERED if told else NOT_HELD
+    announced = certificate.announced
+    earlier = "its plan wasn't logged" if announced is None else earlier_in_words(announced)
+    yield "other trainings on these data, and how settings were chosen", f"{earlier}; how settings were chosen isn't known", OPEN
+    made = f"{run.generator}; {reading.floating_point}"
+    yield "how the noise was made, in which arithmetic", made, ANSWERED
