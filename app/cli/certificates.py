@@ -1,5 +1,6 @@
 r"""``certificate-keys``: signing keys, for the operator. ``log``: the log of certificates, for readers.
-``witness``: for whoever vouches that a service shows everybody the same log.
+``witness``: for whoever vouches that a service shows everybody the same log. ``annex``: what an assessment of data protection and a
+registry of deployments ask of a certificate, in one command.
 """
 
 from __future__ import annotations
@@ -8,14 +9,18 @@ import json
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
+import yaml
+from pydantic import ValidationError
 
 from zetadp.app.access.audit_log import AuditLog, local_event
 from zetadp.app.certificates.errors import CertificateError, SigningKeyNotFound
 from zetadp.app.certificates.log.checkpoint import CheckpointRefused, log_key, open_checkpoint, origin_of
+from zetadp.app.certificates.log.evidence import PROOFS_FILE, REVOCATIONS_FILE, Evidence
 from zetadp.app.certificates.log.merkle_proofs import ConsistencyProof, ProofRefused, SignedHead, check_consistency, encode, read_proof
 from zetadp.app.certificates.log.notes import NoteRefused
 from zetadp.app.certificates.log.revocation_list import Reason, Revocation
@@ -26,13 +31,15 @@ from zetadp.app.certificates.log.tree import leaf_hash, root_over
 from zetadp.app.certificates.log.witness import LARGEST_REQUEST, Witness, log_keys
 from zetadp.app.certificates.signing.keys import jwks
 from zetadp.app.certificates.signing.keys import rotate as rotate_key
-from zetadp.app.cli.certify import KEYS_FILE, read_keys
+from zetadp.app.cli.certify import KEYS_FILE, beside, read_keys, write_page
 from zetadp.app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, clear_errors, fail, out, print_json
 from zetadp.app.cli.processes import read_settings
 from zetadp.app.client import Client
 from zetadp.app.kit.database import Database
+from zetadp.app.kit.field_errors import field_errors, summary
 from zetadp.app.kit.settings import Settings
 from zetadp.app.tables.tenants import DEFAULT_TENANT
+from zetadp.mechanisms.errors import InvalidParameter
 
 key_commands = typer.Typer(
     name="certificate-keys", help="List, rotate and revoke the keys that sign certificates, on the service's machine.", no_args_is_help=True
@@ -47,6 +54,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(key_commands)
     app.add_typer(log_commands)
     app.command()(witness)
+    app.command()(annex)
 
 
 @key_commands.command(name="list")
@@ -262,3 +270,42 @@ def _operating() -> Generator[tuple[Settings, Database, AuditLog]]:
             fail(str(refused), Exit.NOT_FOUND if isinstance(refused, SigningKeyNotFound) else Exit.FAILED)
         finally:
             database.close()
+
+
+def annex(
+    file: Annotated[Path, typer.Argument(help="The certificate: a DSSE envelope or a compact JWS.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the annex: a name that ends in .html or .pdf.")],
+    keys: Annotated[Path | None, typer.Option(help=f"Public keys you trust (JWKS); {KEYS_FILE} next to the certificate if any.")] = None,
+    publication: Annotated[
+        Path | None, typer.Option(help="YAML with what only the publisher knows, for an entry of the OpenDP Deployments Registry.")
+    ] = None,
+    entry: Annotated[Path | None, typer.Option(help="Where to write that entry, a draft.")] = None,
+) -> None:
+    """Write the annex of a data protection assessment, offline, in plain words; and, if asked, an entry for the registry of deployments."""
+    from zetadp.app.certificates.page.annex import annex_of
+
+    if (publication is None) != (entry is None):
+        fail("annex: give --publication and --entry together, or neither", Exit.USAGE)
+    if publication is not None and entry is not None:
+        with clear_errors():
+            entry.write_text(_entry(file, keys or file.parent / KEYS_FILE, publication), encoding="utf-8")
+        out.print(f"{entry}", markup=False)
+    write_page(file, output, keys, annex_of)
+
+
+def _entry(file: Path, keys: Path, publication: Path) -> str:
+    # Above this layer: found by its name, as what other people's software needs is.
+    registry = import_module("zetadp.integrations.deployments_registry")
+    evidence = Evidence(beside(file, None, PROOFS_FILE), beside(file, None, REVOCATIONS_FILE))
+    try:
+        told = registry.Publication.model_validate(yaml.safe_load(publication.read_text(encoding="utf-8")))
+        return registry.registry_entry(file.read_bytes(), read_keys(keys), told, folder=file.parent, evidence=evidence)
+    except ValidationError as invalid:
+        fail(f"{publication}: {summary(field_errors(invalid.errors(), None))}", Exit.USAGE)
+        raise AssertionError from invalid  # fail() leaves
+    except yaml.YAMLError as invalid:
+        fail(f"{publication}: expected YAML", Exit.USAGE)
+        raise AssertionError from invalid  # fail() leaves
+    except InvalidParameter as refused:
+        fail(f"{file}: {refused}", Exit.FAILED)
+        raise AssertionError from refused  # fail() leaves

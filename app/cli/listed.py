@@ -62,10 +62,6 @@ LISTED: dict[str, dict[str, str]] = {
         "certificate-page": "Write a certificate as a page or PDF, offline. This checks its signature; `verify` also recomputes its "
         "figures.",
     },
-    "annexes": {
-        "annex": "Write the annex of a data protection assessment, offline, in plain words; and, if asked, an entry for the registry of "
-        "deployments.",
-    },
     "questions": {
         "epsilon": "What epsilon has DP-SGD, or one Gaussian release, with this noise?",
         "noise": "What noise multiplier does DP-SGD, or one Gaussian release, need for this epsilon?",
@@ -82,6 +78,8 @@ LISTED: dict[str, dict[str, str]] = {
         "the folder.",
     },
     "certificates": {
+        "annex": "Write the annex of a data protection assessment, offline, in plain words; and, if asked, an entry for the registry of "
+        "deployments.",
         "certificate-keys": "List, rotate and revoke the keys that sign certificates, on the service's machine.",
         "log": "The log of certificates: keep a head and check that the log only grew.",
         "witness": "Run a witness of logs: it signs a log's head if the log only grew, and never a second history.",
