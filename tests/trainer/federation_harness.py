@@ -28,7 +28,7 @@ Draw = Callable[[int, NDArray[np.float32]], NDArray[np.int64]]
 
 def spec_of(coordinator: str, sites: Sequence[str], **changes: Any) -> FederatedZetaDpSgd:
     """A federation of these public keys, whose sites are a, b, ..."""
-    named = [{"name": "abcdefgh"[number], "key": key} for number, key in enumerate(sites)]
+    named = [{"name": chr(ord("a") + number), "key": key} for number, key in enumerate(sites)]
     document = {
         "data": DATA,
         "model": {"kind": "complex_mlp", "hidden": [4], "activation": "cardioid", "head": "real_part"},
