@@ -112,7 +112,7 @@ def main() -> None:
         with federation.sites() as sites:
             running = federation.coordinator()
             while running.poll() is None:
-                if due:
+                if due and _charged(federation):
                     _progressed(federation, 120.0)
                     if running.poll() is None:
                         kills[what := due.pop()] += 1

@@ -9,7 +9,7 @@ from pydantic import Field, TypeAdapter
 
 from zetadp.app.tables.job_states import JobState
 from zetadp.mechanisms.base import Value
-from zetadp.trainer.specs.report import CheckpointWritten, Failed, Finished, Metrics, Progress, Stage, Started, Stopped
+from zetadp.trainer.specs.report import CheckpointWritten, Failed, Finished, Metrics, Progress, SitesStanding, Stage, Started, Stopped
 
 
 @final
@@ -55,11 +55,22 @@ def process_started(attempt: int | str) -> Logged:
 
 
 JobEvent = Annotated[
-    StateChanged | ArtifactsStored | Logged | Started | Progress | Metrics | Stage | CheckpointWritten | Finished | Stopped | Failed,
+    StateChanged
+    | ArtifactsStored
+    | Logged
+    | Started
+    | Progress
+    | Metrics
+    | Stage
+    | SitesStanding
+    | CheckpointWritten
+    | Finished
+    | Stopped
+    | Failed,
     Field(discriminator="event"),
 ]
 JOB_EVENT: TypeAdapter[JobEvent] = TypeAdapter(JobEvent)
-HISTORY = ("state", "artifacts", "started", "progress", "metrics", "stage", "checkpoint", "finished", "stopped", "failed")
+HISTORY = ("state", "artifacts", "started", "progress", "metrics", "stage", "sites", "checkpoint", "finished", "stopped", "failed")
 """Kinds of events in a job's event stream."""
 LOG = ("log",)
 MEASURES = ("progress", "metrics")

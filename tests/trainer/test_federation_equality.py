@@ -56,8 +56,10 @@ def _settings(folder: Path, number: int, *, allows_seeds: bool = True) -> SiteSe
 class Together:
     """Sites in this process, asked as a coordinator asks them; ``missing`` is silent."""
 
-    def __init__(self, proposal: Proposal, coordinator: Ed25519PrivateKey, sites: list[Site], missing: tuple[int, int] | None) -> None:
-        self._proposal, self._key, self._sites, self._missing = proposal, coordinator, sites, missing
+    def __init__(
+        self, proposal: Proposal, coordinator: Ed25519PrivateKey, sites: list[Site], missing: tuple[int, int] | None, dies: bool = False
+    ) -> None:
+        self._proposal, self._key, self._sites, self._missing, self._dies = proposal, coordinator, sites, missing, dies
 
     def __enter__(self) -> Together:
         return self
@@ -77,6 +79,8 @@ class Together:
         request = RoundRequest(proposal=self._proposal.digest, round=number, numbers=len(parameters), payload=digest(payload))
         frame = sealed(request, payload, self._key)
         found = {place: statement_of(site.answer(frame)) for place, site in enumerate(self._sites) if self._missing != (number, place)}
+        if self._dies:
+            raise KeyboardInterrupt  # as if it were killed: nothing is kept
         return {place: unpack(parts.payload, header.numbers, header.width) for place, (header, parts) in found.items()}
 
 
@@ -120,6 +124,24 @@ def test_a_missing_answer_is_another_model_and_the_same_event(tmp_path: Path) ->
     less, _ = _federated(tmp_path / "less", missing=(2, 1))
     assert whole.event == less.event
     assert (tmp_path / "whole" / "run" / MODEL).read_bytes() != (tmp_path / "less" / "run" / MODEL).read_bytes()
+
+
+def test_a_coordinator_that_died_in_its_first_round_asks_it_again_for_the_same_parameters(tmp_path: Path) -> None:
+    coordinator, keys = Ed25519PrivateKey.generate(), [make_key(_settings(tmp_path, number).key_file) for number in range(SITES)]
+    spec = _spec(tmp_path, coordinator, keys, reproducible=False, seed=None)
+    proposal = Proposal.of(spec, spec.plan())
+    for number, key in enumerate(keys):
+        agree(proposal, _settings(tmp_path, number), key)
+    sites = [site_of(_settings(tmp_path, number), key) for number, key in enumerate(keys)]
+
+    def attempt(*, dies: bool) -> RunReport:
+        algorithm = CoordinatedRounds(spec, proposal.plan, lambda _setting: Together(proposal, coordinator, sites, None, dies))
+        return run(algorithm, RUNTIME, tmp_path / "run", report=lambda _event: None, should_stop=lambda: False)
+
+    with pytest.raises(KeyboardInterrupt):
+        attempt(dies=True)
+    # The first weights have no seed: drawn anew, every site would refuse the round, and the run could never be finished.
+    assert attempt(dies=False).steps_released == 3
 
 
 def test_a_site_agrees_to_nothing_that_isnt_its_own(tmp_path: Path) -> None:

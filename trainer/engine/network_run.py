@@ -243,7 +243,10 @@ class PreparedNetwork(PreparedRun):
         team, device = self._setting.team, self._setting.device
         parameters = self._loaded.layout.flatten(dict(self._loaded.network.named_parameters())).to(device)
         # Every process draws initial weights; all start from those of the first process.
-        parameters = team.sum(parameters if team.rank == 0 else torch.zeros_like(parameters))
+        return self.state_from(team.sum(parameters if team.rank == 0 else torch.zeros_like(parameters)))
+
+    def state_from(self, parameters: Tensor) -> TrainingState:
+        """Before the first step, with these parameters, (coordinates,)."""
         canaries = {} if self._auditing is None else self._auditing.begin(stream_of(self._spec, "coins of the canaries"))
         return TrainingState(0, parameters, self._optimization.initial(parameters), self._plan.clipping.bound, canaries)
 

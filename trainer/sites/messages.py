@@ -17,7 +17,7 @@ from pydantic import Field, Strict, StringConstraints
 from zetadp.mechanisms.base import Count, Tally, Value
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.sites.keys import SIGNATURE_BYTES, is_signed
-from zetadp.trainer.specs.algorithms.federation import SiteName
+from zetadp.trainer.specs.algorithms.federation import Reason, SiteName
 
 DOMAIN: Final = b"zetadp federation 1\n"
 LONGEST_HEADER: Final = 4096
@@ -29,18 +29,6 @@ FIRST: Final = "0" * 64
 """Stands for the statement before a site's first."""
 
 Sha256 = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{64}$")]
-
-Reason = Literal[
-    "unreadable", "not_agreed", "not_signed", "other_code", "no_such_round", "past_round", "spent_round", "parameters", "budget", "failed"
-]
-r"""Why a site refuses. None but the last depends on its data:
-
-unreadable: not a request. not_agreed: its operator hasn't signed this proposal. not_signed: not by the proposal's coordinator. other_code:
-the installed code isn't the one agreed on. no_such_round: not a number from 1 to the agreed rounds. past_round: before the last one, whose
-answer alone is kept. spent_round: the last round asked again with other parameters, or its answer was lost: no second noise is drawn.
-parameters: of another length, or not finite. budget: nothing is left of the site's own. failed: an error while drawing, or the
-site's data can't be trained on, which alone may depend on them; the round is charged.
-"""
 
 
 @final

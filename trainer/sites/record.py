@@ -87,6 +87,10 @@ class FederationRecord:
         every = [one for known in self._known.values() for one in known.values()]
         every.sort(key=lambda one: (one.statement.round, places[one.statement.site]))
         (artifacts / STATEMENTS).write_text("".join(f"{_line(one)}\n" for one in every))
+        return self.records()
+
+    def records(self) -> tuple[SiteRecord, ...]:
+        """What each site's statements say so far."""
         known = {name: [one for _, one in sorted(stated.items())] for name, stated in self._known.items()}
         return tuple(_record(site, known[site.name]) for site in self._federation.sites)
 

@@ -17,6 +17,7 @@ from zetadp.trainer.errors import TrainingStopped
 from zetadp.trainer.sites.messages import Opened, Refusal, RoundRequest, Statement, digest, opened, read, sealed, unpack
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.record import FederationRecord
+from zetadp.trainer.specs.algorithms.federation import Reason, SiteStanding
 
 LOOK_SECONDS: Final = 0.2
 """How often a coordinator that waits looks whether it should stop."""
@@ -61,6 +62,7 @@ class Rounds:
     first_seconds: float
     _present: set[int] | None = field(default=None, init=False)
     _uncounted: list[tuple[Statement, Opened]] = field(default_factory=list[tuple[Statement, Opened]], init=False)
+    _reasons: dict[int, Reason] = field(default_factory=dict[int, Reason], init=False)
     _told: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]], init=False)
 
     def round(self, number: int, parameters: NDArray[np.float32]) -> Mapping[int, NDArray[np.int64]]:
@@ -79,12 +81,32 @@ class Rounds:
         answers: Answers = {}
         if kept is not None:
             answers = self._answers(kept, asked)
+            self._present = set(answers)
         else:
             self.line.send(frame)
             self._wait(asked, number, answers)
             self.record.keep(number, answers, self._uncounted)
             self._uncounted.clear()
         return {site: unpack(found.payload, statement.numbers, statement.width) for site, (statement, found) in answers.items()}
+
+    @property
+    def answered(self) -> frozenset[int]:
+        """The numbers of the sites whose answers to the last round count."""
+        return frozenset(self._present or ())
+
+    def standing(self) -> tuple[SiteStanding, ...]:
+        """Of every site, after the last round."""
+        present = self._present or set[int]()
+        return tuple(
+            SiteStanding(
+                name=record.name,
+                answered=number in present,
+                refusal=None if number in present else self._reasons.get(number),
+                arrived=record.arrived,
+                charged=record.charged,
+            )
+            for number, record in enumerate(self.record.records())
+        )
 
     def _answers(self, kept: Sequence[Opened], asked: str) -> Answers:
         """What counted when the round was over, if it was asked for the same parameters."""
@@ -95,6 +117,7 @@ class Rounds:
     def _wait(self, asked: str, number: int, answers: Answers) -> None:
         sites = set(range(len(self.proposal.federation.sites)))
         refused: set[int] = set()
+        self._reasons.clear()
         awaited = set(sites) if self._present is None else self._present
         began = time.monotonic()
         patience = self.first_seconds if self._present is None else self.round_seconds
@@ -135,6 +158,7 @@ class Rounds:
         if isinstance(header, Refusal):
             if (header.proposal, header.round) == (self.proposal.digest, number):
                 refused.add(site)
+                self._reasons[site] = header.reason
                 self._tell(site, f"site {header.site} refuses round {number}: {header.reason}")
             return site
         if header.proposal != self.proposal.digest or site in answers:

@@ -17,7 +17,7 @@ from zetadp.accountants.events import Event
 from zetadp.mechanisms import RandomOrigin
 from zetadp.mechanisms.base import Count, Extended, NonNegative, Number, OpenProbability, Tally, Value, is_absent
 from zetadp.mechanisms.errors import InvalidParameter
-from zetadp.trainer.specs.algorithms.federation import MOST_SITES, SignedProposal, SiteRecord
+from zetadp.trainer.specs.algorithms.federation import MOST_SITES, SignedProposal, SiteRecord, SiteStanding
 from zetadp.trainer.specs.findings.attacks import AttackFindings
 from zetadp.trainer.specs.findings.runs import CanaryFindings, NoiseFindings, SampleFindings
 
@@ -167,6 +167,16 @@ class Stage(Value):
 
 
 @final
+class SitesStanding(Value):
+    """After round ``round`` of ``rounds``: how every site stands that a network connects, in their order."""
+
+    event: Literal["sites"] = "sites"
+    round: Count
+    rounds: Count
+    sites: Annotated[tuple[SiteStanding, ...], Field(max_length=MOST_SITES)]
+
+
+@final
 class CheckpointWritten(Value):
     """The state after ``step`` is durable."""
 
@@ -205,6 +215,6 @@ class Failed(Value):
 
 
 TrainingEvent = Annotated[
-    Started | Progress | Metrics | Stage | CheckpointWritten | Finished | Stopped | Failed, Field(discriminator="event")
+    Started | Progress | Metrics | Stage | SitesStanding | CheckpointWritten | Finished | Stopped | Failed, Field(discriminator="event")
 ]
 """One line of a training child's output."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, final
+from typing import Final, Protocol, final
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.algorithms.federated.integers import released_from
 from zetadp.trainer.data.splits import Keys
+from zetadp.trainer.durable import write_atomically
 from zetadp.trainer.engine import NoisyGradients
 from zetadp.trainer.engine.loop import TrainingState
 from zetadp.trainer.engine.network_run import PreparedNetwork
@@ -25,6 +26,9 @@ from zetadp.trainer.engine.run import Ending, Model, PreparedRun, Setting
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
 from zetadp.trainer.specs.algorithms.federation import SignedProposal, SiteRecord
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
+
+FIRST_PARAMETERS: Final = "first_parameters"
+"""In a run's folder: the parameters that it begins with."""
 
 
 class Sites(Protocol):
@@ -98,6 +102,12 @@ class _PreparedRounds(PreparedRun):
         state = self._inner.initial_state()
         if state.parameters.dtype != torch.float32:
             raise InvalidParameter("model", "one in float32 where transport is 'flower'", str(state.parameters.dtype))
+        # Drawn once: sites that answered the first round answer it again for these parameters alone, however often this process dies.
+        path = self._workdir / FIRST_PARAMETERS
+        if path.exists():
+            first = torch.frombuffer(bytearray(path.read_bytes()), dtype=torch.float32)
+            return self._inner.state_from(first.to(state.parameters.device))
+        write_atomically(path, state.parameters.cpu().numpy().tobytes())
         return state
 
     def begin(self, start: TrainingState) -> None:

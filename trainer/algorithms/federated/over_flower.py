@@ -3,10 +3,11 @@ r"""A federation's sites, reached over Flower: from a job's spec and its coordin
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self, final
+from typing import Final, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,9 @@ from zetadp.trainer.sites.settings import CoordinatorSettings, read_settings
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
 from zetadp.trainer.specs.algorithms.federation import FEDERATION_VARIABLE, SignedProposal, SiteRecord
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
-from zetadp.trainer.specs.report import Stage
+from zetadp.trainer.specs.report import SitesStanding, Stage
+
+TELL_SECONDS: Final = 10.0
 
 
 @final
@@ -52,7 +55,8 @@ class FlowerSites:
         self._is_complex = isinstance(plan.mechanism, ComplexGaussian)
         self._open = ExitStack()
         self._rounds: Rounds | None = None
-        self._written = 0
+        self._written, self._told = 0, 0.0
+        self._answered: frozenset[int] | None = None
 
     def __enter__(self) -> Self:
         self._setting.report(Stage(doing="starting Flower's server, and waiting for the sites"))
@@ -78,6 +82,7 @@ class FlowerSites:
             )
         found = self._rounds.round(number, parameters)
         self._forget()
+        self._tell(number, self._rounds)
         return found
 
     def records(self) -> tuple[SiteRecord, ...]:
@@ -86,6 +91,14 @@ class FlowerSites:
     @property
     def proposal(self) -> SignedProposal:
         return self._proposal.signed
+
+    def _tell(self, number: int, rounds: Rounds) -> None:
+        """How the sites stand: whenever that changed, now and then, and after the last round."""
+        answered, now = rounds.answered, time.monotonic()
+        if answered == self._answered and now - self._told < TELL_SECONDS and number < self._proposal.plan.steps:
+            return
+        self._answered, self._told = answered, now
+        self._setting.report(SitesStanding(round=number, rounds=self._proposal.plan.steps, sites=rounds.standing()))
 
     def _forget(self) -> None:
         # Reading it takes a while: only where it was written anew.

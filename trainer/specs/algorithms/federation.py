@@ -2,9 +2,9 @@ r"""Who takes part in a federation over a network: the coordinator's key, and ea
 
 from __future__ import annotations
 
-from typing import Annotated, Self, final
+from typing import Annotated, Literal, Self, final
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, Strict, StringConstraints, model_validator
 
 from zetadp.mechanisms.base import Count, Tally, Value, is_absent
 from zetadp.mechanisms.errors import InvalidParameter
@@ -18,6 +18,19 @@ MOST_SITES = 64
 SiteName = Annotated[str, StringConstraints(strict=True, pattern=r"^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$")]
 KeyHex = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{64}$")]
 """An Ed25519 public key, 32 bytes in hexadecimal."""
+
+
+Reason = Literal[
+    "unreadable", "not_agreed", "not_signed", "other_code", "no_such_round", "past_round", "spent_round", "parameters", "budget", "failed"
+]
+r"""Why a site refuses. None but the last depends on its data:
+
+unreadable: not a request. not_agreed: its operator hasn't signed this proposal. not_signed: not by the proposal's coordinator. other_code:
+the installed code isn't the one agreed on. no_such_round: not a number from 1 to the agreed rounds. past_round: before the last one, whose
+answer alone is kept. spent_round: the last round asked again with other parameters, or its answer was lost: no second noise is drawn.
+parameters: of another length, or not finite. budget: nothing is left of the site's own. failed: an error while drawing, or the
+site's data can't be trained on, which alone may depend on them; the round is charged.
+"""
 
 
 @final
@@ -75,6 +88,24 @@ class SiteRecord(Value):
     uncounted: Tally
     charged: Count | None = Field(default=None, exclude_if=is_absent)
     statement: KeyHex | None = Field(default=None, exclude_if=is_absent)
+
+
+@final
+class SiteStanding(Value):
+    r"""How a site stands after a round, as its coordinator sees it.
+
+    Attributes:
+      answered: whether its answer to this round counts.
+      refusal: why it refused this round; absent where it answered, or nothing came.
+      arrived: rounds whose noisy sum counted so far.
+      charged: rounds that its ledger had charged by its last statement; absent before its first.
+    """
+
+    name: SiteName
+    answered: Annotated[bool, Strict()]
+    refusal: Reason | None = Field(default=None, exclude_if=is_absent)
+    arrived: Tally
+    charged: Count | None = Field(default=None, exclude_if=is_absent)
 
 
 @final

@@ -5,6 +5,7 @@ import { forget, note } from "./job-attempts.js";
 import { editLabels, showLabels } from "./job-labels.js";
 import { History } from "./job-history.js";
 import { forgetLog, readLog } from "./job-log.js";
+import { forgetSites, showSites, sitesLine } from "./job-sites.js";
 import { findOthers, isWanted, offerViews } from "./job-view.js";
 import { algorithmName, cost, privacyOf, tag } from "./jobs-common.js";
 import { explain } from "./meaning.js";
@@ -219,6 +220,9 @@ function take(event) {
     case "metrics":
       job.metrics = told;
       break;
+    case "sites":
+      showSites(told);
+      break;
     case "state":
       refresh();
       break;
@@ -240,6 +244,8 @@ function summary(type, told) {
       return told.reason ? `${told.state}: ${told.reason}` : told.state;
     case "stage":
       return told.doing;
+    case "sites":
+      return sitesLine(told);
     case "checkpoint":
       return `at step ${told.step}`;
     case "artifacts":
@@ -323,6 +329,7 @@ async function start() {
   offered = null;
   course = new History();
   forget();
+  forgetSites();
   for (const name of ["events", "meaning", "meaning-of"]) byId(name).replaceChildren();
   meant = "";
   byId("events").dataset.count = "0";
