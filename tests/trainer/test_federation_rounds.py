@@ -37,6 +37,7 @@ class Sites:
         self.replies: list[Reply] = [self.answering(number) for number in range(3)]
         self.sent: list[bytes] = []
         self.late: list[int] = []
+        self.time = 0.0
         self._waiting: list[bytes | None] = []
 
     def statement(self, by: int, /, request: RoundRequest, asked: str, integers: list[int], **changes: object) -> bytes:
@@ -80,8 +81,9 @@ class Sites:
                     self._waiting += sent
 
     def receive(self, seconds: float) -> bytes | None:
-        del seconds
-        return self._waiting.pop(0) if self._waiting else None
+        found = self._waiting.pop(0) if self._waiting else None
+        self.time += seconds if found is None else 0.0
+        return found
 
     def rounds(self, workdir: Path, *, stop: bool = False) -> Rounds:
         return Rounds(
@@ -91,8 +93,9 @@ class Sites:
             record=FederationRecord(workdir, self.proposal.federation),
             numbers=NUMBERS,
             should_stop=lambda: stop,
-            round_seconds=0.02,
-            first_seconds=0.05,
+            round_seconds=1.0,
+            first_seconds=2.0,
+            now=lambda: self.time,
         )
 
 

@@ -50,6 +50,7 @@ class Rounds:
       should_stop: of the run.
       round_seconds: how long a round waits for the sites that answered the one before.
       first_seconds: how long it waits for any site.
+      now: seconds of a clock.
     """
 
     proposal: Proposal
@@ -60,6 +61,7 @@ class Rounds:
     should_stop: Callable[[], bool]
     round_seconds: float
     first_seconds: float
+    now: Callable[[], float] = time.monotonic
     _present: set[int] | None = field(default=None, init=False)
     _uncounted: list[tuple[Statement, Opened]] = field(default_factory=list[tuple[Statement, Opened]], init=False)
     _reasons: dict[int, Reason] = field(default_factory=dict[int, Reason], init=False)
@@ -119,12 +121,12 @@ class Rounds:
         refused: set[int] = set()
         self._reasons.clear()
         awaited = set(sites) if self._present is None else self._present
-        began = time.monotonic()
+        began = self.now()
         patience = self.first_seconds if self._present is None else self.round_seconds
         while not awaited <= answers.keys() | refused or (not answers and refused != sites):
             if self.should_stop():
                 raise TrainingStopped(number - 1)
-            if time.monotonic() - began > (patience if answers else self.first_seconds):
+            if self.now() - began > (patience if answers else self.first_seconds):
                 break
             frame = self.line.receive(LOOK_SECONDS)
             if frame is not None:
