@@ -1,9 +1,9 @@
 r"""A federation over Flower on this machine, left alone or killed at random moments, and what ledgers, statements and certificate say.
 
-    python -m benchmarks.federation_kills [--sites 11] [--rounds 500] [--seed 5] [--server-kills 10] [--node-kills 50]
+    python -m benchmarks.federation_kills [--sites 11] [--rounds 500] [--seed 5] [--server-kills 10] [--node-kills 50] [--minutes 60]
 
 With ``--seed`` the noise has a seed, and the model must be the simulation's to the bit where no answer was lost. Each kill is SIGKILL, of
-the coordinator, or of a site's process or the process that connects it, whatever they are at.
+the coordinator, or of a site's process or the process that connects it, whatever they are at; none is killed after ``--minutes``.
 """
 
 from __future__ import annotations
@@ -97,7 +97,14 @@ def _check(federation: Federation, report: RunReport, artifacts: Path) -> None:
 def main() -> None:
     """Runs it."""
     parser = argparse.ArgumentParser()
-    for name, default in (("--sites", 11), ("--rounds", 500), ("--seed", None), ("--server-kills", 0), ("--node-kills", 0)):
+    for name, default in (
+        ("--sites", 11),
+        ("--rounds", 500),
+        ("--seed", None),
+        ("--server-kills", 0),
+        ("--node-kills", 0),
+        ("--minutes", 60),
+    ):
         parser.add_argument(name, type=int, default=default)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="zetadp-") as place:
@@ -112,10 +119,11 @@ def main() -> None:
         with federation.sites() as sites:
             running = federation.coordinator()
             while running.poll() is None:
-                if due and _charged(federation):
+                if due and _charged(federation) and time.monotonic() - began < 60.0 * options.minutes:
                     _progressed(federation, 120.0)
                     if running.poll() is None:
                         kills[what := due.pop()] += 1
+                        _say(f"{time.monotonic() - began:.0f} s, {_charged(federation)} charges: kills {kills}")
                         running = _kill(federation, sites, running, what)
                 else:
                     time.sleep(0.2)

@@ -69,7 +69,7 @@ class Federation:
         tls: tuple[Path, Path, Path] | None = None,
         **changes: Any,
     ) -> None:
-        self.folder, port = folder, free_port()
+        self.folder, self.port = folder, free_port()
         self.runtime = RuntimeSpec(device="cpu", threads=1, checkpoint_seconds=checkpoint_seconds)
         self.names = [chr(ord("a") + number) for number in range(sites)]
         keys = [zetadp("key", str(folder / name / "site.pem")).strip() for name in self.names]
@@ -83,13 +83,14 @@ class Federation:
             site_trust = f"root_certificate: {tls[2]}\n"
             coordinator_trust = f"certificate: {tls[0]}\ncertificate_key: {tls[1]}\n{site_trust}"
         (folder / "coordinator.yaml").write_text(
-            f"key: coordinator.pem\nlisten: 127.0.0.1:{port}\n{coordinator_trust}flower: {FLOWER}\nround_seconds: 5\nfirst_seconds: 120\n"
+            f"key: coordinator.pem\nlisten: 127.0.0.1:{self.port}\n{coordinator_trust}flower: {FLOWER}\n"
+            "round_seconds: 5\nfirst_seconds: 300\n"
         )
         for number, name in enumerate(self.names):
             share = {"number": number, "sites": sites, "seed": 0}
             budget = {"epsilon": epsilon, "delta": 1e-5, "adjacency": "add_remove", "unit": "record"}
             (folder / f"{name}.yaml").write_text(
-                f"name: {name}\nsuperlink: 127.0.0.1:{port}\nstate: {name}\n{site_trust}flower: {FLOWER}\nallows_seeds: true\n"
+                f"name: {name}\nsuperlink: 127.0.0.1:{self.port}\nstate: {name}\n{site_trust}flower: {FLOWER}\nallows_seeds: true\n"
                 f"data: {json.dumps(DATA)}\nshare: {json.dumps(share)}\nbudget: {json.dumps(budget)}\n"
             )
             said = zetadp("agree", str(folder / "proposal.json"), "--settings", str(folder / f"{name}.yaml"), "--yes")
@@ -131,7 +132,7 @@ class Federation:
             for process in found.values():
                 process.terminate()
             for process in found.values():
-                process.wait(30.0)
+                process.wait(180.0)
 
     def certificate(self, report: RunReport) -> bytes:
         """Of a run that ended, with its files."""
