@@ -153,7 +153,15 @@ _SLICES_DIFFERENCES = (
     "one unit is a slice: nine patients are too few to hide one. A patient has up to 120 slices, and nothing is claimed per patient (C10)",
 )
 MRI_SEQUENCES = _sequences(
-    "mri_sequences", "MRI pulse sequences in k-space, central", _central(_SLICES, 3, "slice", None), _SLICES_DECLARED, _SLICES_DIFFERENCES
+    "mri_sequences",
+    "MRI pulse sequences in k-space, central: of new patients right as often as a guess, in one run",
+    _central(_SLICES, 3, "slice", None),
+    _SLICES_DECLARED,
+    (
+        "in one run it named one sequence for every held-out slice (accuracy .333 of three), though its scores rank them (ROC-AUC .81); "
+        "ordinary training reached .417 (.89)",
+        *_SLICES_DIFFERENCES,
+    ),
 )
 MRI_SEQUENCES_FEDERATED = _sequences(
     "mri_sequences_federated",
