@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from zetadp.trainer.recipes.digits import DIGITS, DIGITS_DEMO
+from zetadp.trainer.recipes.digits import DIGITS
 from zetadp.trainer.recipes.recipe import PrintedResult, Recipe
 from zetadp.trainer.recipes.signals import SPEECH_COMMANDS
 from zetadp.trainer.specs.algorithms.comparison import ComparedTraining, Comparison
@@ -52,7 +52,7 @@ def on_speech(name: ComplexActivation) -> ZetaDpSgd:
 def on_digits(name: ComplexActivation) -> ZetaDpSgd:
     """The recipe for digits with this activation."""
     model = ComplexMlp(hidden=(64,), activation=name, head="real_part")
-    return ZetaDpSgd.model_validate({**dict(DIGITS_DEMO), "model": model})
+    return ZetaDpSgd.model_validate({**dict(ZetaDpSgd.example()), "model": model})
 
 
 def _compared(of: dict[ComplexActivation, ZetaDpSgd]) -> Comparison:
