@@ -19,7 +19,7 @@ from zetadp.accountants.densities.windowed import Cut, Windowed
 from zetadp.accountants.grids.layout import Estimates
 from zetadp.accountants.pairs import Pair
 from zetadp.accountants.routes.contour.ends import Ends, agreed, around
-from zetadp.accountants.routes.contour.parts import Aim, Part, Releases, log_beyond, log_binomial
+from zetadp.accountants.routes.contour.parts import Aim, Part, Releases, SlowDecay, log_beyond, log_binomial
 from zetadp.accountants.routes.contour.survey import ROOMS, Piece, Plan, Survey
 from zetadp.mechanisms.numerics.logspace import log_add
 
@@ -30,7 +30,15 @@ _DEEPEST = 1e4
 ENOUGH = 1e-6
 """A bracket as narrow as this share of epsilon isn't laid again."""
 
+_GOOD_GAP = 10.0
+_KEPT = 8.0
+"""Or one this many times as wide by another survey: it takes as long again."""
+
 Pairs = tuple[tuple[Pair, int], ...]
+
+
+class _Hopeless(TransformUnavailable):
+    """Good plans all decay too slowly, as another survey's would."""
 
 
 @final
@@ -137,9 +145,12 @@ def epsilon(pairs: Pairs, log_delta: float) -> Ends:
             break
         try:
             found = _from(releases, survey, (start, log_delta), found)
+        except _Hopeless as refused:
+            refusal = refused
+            break
         except TransformUnavailable as refused:
             refusal = refused
-        if found[1] - found[0] <= ENOUGH * found[1] < math.inf:
+        if found[1] - found[0] <= _KEPT * ENOUGH * found[1] < math.inf:
             break
     if found == (0.0, math.inf):
         raise refusal
@@ -175,9 +186,12 @@ def log_delta(pairs: Pairs, epsilon: float) -> Ends:
     for room in ROOMS:
         try:
             found = _at(releases, room, (epsilon, guess), found)
+        except _Hopeless as refused:
+            refusal = refused
+            break
         except TransformUnavailable as refused:
             refusal = refused
-        if found[1] - found[0] <= ENOUGH * max(1.0, -found[1]):
+        if found[1] - found[0] <= _KEPT * ENOUGH * max(1.0, -found[1]):
             break
     if found == (-math.inf, 0.0):
         raise refusal
@@ -211,8 +225,7 @@ def _releases(pairs: Pairs) -> Releases:
 
 def _laid(releases: Releases, plans: list[Plan], log_delta: float, tolerance: float) -> Split:
     """The first plan's parts that can be laid. Where one part for any jumps decays too slowly, parts by their numbers may not."""
-    refusal = TransformUnavailable("no cut separates its jumps from the rest")
-    trials = [0, 0]
+    refusal, trials, are_slow = TransformUnavailable("no cut separates its jumps from the rest"), [0, 0], True
     for plan in plans:
         is_numbered = plan.pieces[-1].jumps.number is not None
         if trials[is_numbered] == _MOST_TRIALS:
@@ -222,5 +235,7 @@ def _laid(releases: Releases, plans: list[Plan], log_delta: float, tolerance: fl
         try:
             return Split(releases, plan, log_delta, tolerance)
         except TransformUnavailable as refused:
-            refusal = refused
+            refusal, are_slow = refused, are_slow and isinstance(refused, SlowDecay)
+    if plans and are_slow and max(piece.gap for piece in plans[0].pieces) < _GOOD_GAP:
+        raise _Hopeless(refusal.reason)
     raise refusal

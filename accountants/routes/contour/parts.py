@@ -44,6 +44,10 @@ _ALIAS_SHARES = 0.03, 0.1, 0.25, 0.5, 1.0, 2.0
 _HEIGHTS = np.geomspace(4.0, 1.3e5, 52)
 
 
+class SlowDecay(TransformUnavailable):
+    """A part's moment function falls too slowly for a contour through it."""
+
+
 @final
 @dataclass(frozen=True)
 class Releases:
@@ -136,7 +140,7 @@ class Part:
         height, self._log_cut = self._cut_off(need)
         number = math.ceil(height / self._step) + 2
         if number > MOST_HEIGHTS:
-            raise TransformUnavailable(f"its jumps' moment function decays too slowly: it would take {number:.1e} points")
+            raise SlowDecay(f"its jumps' moment function decays too slowly: it would take {number:.1e} points")
         self._log_cut -= math.log(math.pi * self._step * (number - 1.0))
         self._fill(number, max(0.03 * aim.tolerance * math.exp(-self._gap), 1e-20))
 
@@ -174,7 +178,7 @@ class Part:
             bulk = np.minimum(self._bulk.log_decay(t, heights, own, (fall + math.log(count), count)), own)
             found = enough()
         if found is None:
-            raise TransformUnavailable("its jumps' moment function doesn't decay provably")
+            raise SlowDecay("its jumps' moment function doesn't decay provably")
         return float(heights[found]), float(self._log_size(bulk, jumps)[found])
 
     def _fill(self, number: int, tolerance: float) -> None:
