@@ -30,7 +30,7 @@ _DEEPEST = 1e4
 ENOUGH = 1e-6
 """A bracket as narrow as this share of epsilon isn't laid again."""
 
-_GOOD_GAP = 10.0
+_GOOD_GAP = 4.0
 _KEPT = 8.0
 """Or one this many times as wide by another survey: it takes as long again."""
 
