@@ -220,7 +220,7 @@ def test_a_federation_over_a_network_needs_its_participants(tmp_path: Path) -> N
             {"clipping": ADAPTIVE},
             "clipping must be flat or per_layer",
         ),
-        ({"audit": {"canaries": 100}}, "audit must be absent"),
+        ({"audit": {"kind": "canaries", "canaries": 100}}, "audit must be absent"),
         ({"evaluation": {"kind": "private_accuracy", "noise_std": 1.0, "every_steps": 2}}, "evaluation must be none or public_held_out"),
     ):
         with pytest.raises(ValueError, match=why):
