@@ -104,6 +104,7 @@ def main() -> None:
         ("--server-kills", 0),
         ("--node-kills", 0),
         ("--minutes", 60),
+        ("--round-seconds", 60),
     ):
         parser.add_argument(name, type=int, default=default)
     options = parser.parse_args()
@@ -112,7 +113,7 @@ def main() -> None:
         seeded = {} if options.seed is None else {"reproducible": True, "seed": options.seed}
         sampling = {"declared_units": 1400, "expected_batch_size": 60}
         changes = {"nodes": options.sites, "steps": options.rounds, "privacy": privacy, **sampling, **seeded}
-        federation = Federation(Path(place), options.sites, checkpoint_seconds=5.0, **changes)
+        federation = Federation(Path(place), options.sites, checkpoint_seconds=5.0, round_seconds=options.round_seconds, **changes)
         due = ["server"] * options.server_kills + ["node"] * options.node_kills
         random.shuffle(due)
         began, kills = time.monotonic(), dict.fromkeys(("server", "node"), 0)

@@ -55,6 +55,8 @@ class Federation:
     Args:
       sites: how many; they share the public digits.
       checkpoint_seconds: of the coordinator's runs.
+      round_seconds: how long a round waits for sites that answered the one before.
+      epsilon: of each site's budget.
       tls: the files of a server's certificate, its key and who signed it; None: nothing is encrypted.
       changes: to the spec.
     """
@@ -65,6 +67,7 @@ class Federation:
         sites: int = 3,
         *,
         checkpoint_seconds: float = 3600.0,
+        round_seconds: int = 5,
         epsilon: float = 100.0,
         tls: tuple[Path, Path, Path] | None = None,
         **changes: Any,
@@ -84,7 +87,7 @@ class Federation:
             coordinator_trust = f"certificate: {tls[0]}\ncertificate_key: {tls[1]}\n{site_trust}"
         (folder / "coordinator.yaml").write_text(
             f"key: coordinator.pem\nlisten: 127.0.0.1:{self.port}\n{coordinator_trust}flower: {FLOWER}\n"
-            "round_seconds: 5\nfirst_seconds: 300\n"
+            f"round_seconds: {round_seconds}\nfirst_seconds: 300\n"
         )
         for number, name in enumerate(self.names):
             share = {"number": number, "sites": sites, "seed": 0}
