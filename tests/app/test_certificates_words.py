@@ -222,6 +222,21 @@ def test_a_federated_run_names_its_nodes_and_whose_noise_it_is(text: Texts) -> N
     assert "Nodes:" not in text("per_layer")
 
 
+def test_shares_of_noise_are_said_to_be_shares_and_rest_on_the_other_nodes(text: Texts, reading: Readings) -> None:
+    told, found = text("secure"), reading("secure")
+    assert "Every node adds a share of the noise to its own sum, of the stated variance divided by 3, and only one sum" in told
+    assert "3 shares, which are left of 4 if 1 drop out and 0 others collude" in told
+    assert "probability 0.16901408450704225 in the shares of 3 nodes together." in told
+    assert "of any 3 of the 4 nodes at least 3 are honest: one node's own noise is only a share" in found.trust
+    assert any(one.startswith("at most 0 of the 4 nodes tell an attacker") for one in found.assumptions)
+    assert "whether sums are right" in found.not_covered[-1]
+    assert {"shared_noise.md", "secure_sum.md"} <= set(found.kind.proofs)
+    # Nothing is left of what is said of whole noise.
+    assert "whole" not in found.trust
+    assert "whole stated noise" not in told
+    assert "every node's noisy update" not in told
+
+
 def test_a_federations_neighbours_leave_everybody_else_where_they_were(reading: Readings) -> None:
     at_one = "every unit's data are at one node only, that node depends on that unit alone, and the nodes' random numbers are independent"
     assert at_one in reading("federated_private").assumptions

@@ -14,7 +14,7 @@ from typing import Protocol, final
 import torch
 from torch import Tensor
 
-from zetadp.mechanisms import Laplace
+from zetadp.mechanisms import Laplace, NoiseSource
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer.engine.finite import all_finite
@@ -29,6 +29,7 @@ from zetadp.trainer.engine.noise.buffers import BufferedSums
 from zetadp.trainer.engine.noise.noise_watch import NoiseWatch
 from zetadp.trainer.engine.noise.randomness import Randomness
 from zetadp.trainer.engine.noise.releasing import Clipped
+from zetadp.trainer.engine.noise.shared import SharedNoise
 from zetadp.trainer.engine.team.interface import Team
 from zetadp.trainer.engine.torch_seed import torch_seeded
 from zetadp.trainer.layers.flat_parameters import ParameterLayout
@@ -106,6 +107,7 @@ class PrivateLoop:
       spectra: the released coordinates that ``clipped`` sums, if they aren't the parameters themselves.
       watch: sees the noise of every release.
       canaries, marks: that audit the run, at most one of the two; None for no audit.
+      shares: with secure aggregation: what a site releases are integers with a share of the noise.
     """
 
     clipped: ClippedSums
@@ -120,6 +122,7 @@ class PrivateLoop:
     watch: NoiseWatch | None = None
     canaries: Canaries | None = None
     marks: Marks | None = None
+    shares: SharedNoise | None = None
 
     def check_sites(self) -> None:
         """Raises InvalidParameter if the plan is for other numbers of units."""
@@ -205,6 +208,7 @@ class PrivateLoop:
         """The sum of the released vectors that arrived at the server, in newly allocated memory, and what is known of audited units."""
         parameters, seen = self.layout.unflatten(state.parameters), state.canaries
         arrived: Tensor | None = None
+        sites = 0
         for number in range(len(self.sites)):
             released = self.released(state, parameters, number)
             if self.marks is not None:
@@ -218,10 +222,10 @@ class PrivateLoop:
                 update = self.deliver(state.step + 1, number, released)
                 update = update.clone() if update is not None and all_finite(update) else None
             if update is not None:
-                arrived = update if arrived is None else arrived.add_(update)
-        if arrived is not None:
-            return arrived, seen
-        return self.silence(state), seen
+                arrived, sites = (update if arrived is None else arrived.add_(update)), sites + 1
+        if arrived is not None and self.shares is not None:
+            arrived = self.shares.value(arrived, sites)
+        return self.silence(state) if arrived is None else arrived, seen
 
     def silence(self, state: TrainingState) -> Tensor:
         """What arrives in a round in which no site sends anything."""
@@ -249,6 +253,8 @@ class PrivateLoop:
             return self.team.sum(torch.zeros_like(vector))
         if self.marks is not None and marked is not None:
             vector = self.marks.followed(vector, marked)
+        if self.shares is not None:
+            return self._share(self.shares, vector, site.randomness.noise_source(step, vector), place)
         if self._correlated is not None:
             vector = self._correlated.encoded(step, vector)
         if self._may_be_held:
@@ -262,6 +268,13 @@ class PrivateLoop:
         else:
             released = releasing.released_over(self.plan.mechanism, vector, source, self.watch, place)
         return self.team.sum(released if self._correlated is None else self._correlated.decoded(released))
+
+    def _share(self, shares: SharedNoise, vector: Tensor, source: NoiseSource[Tensor], place: int) -> Tensor:
+        """The integers that a site adds to the secure sum."""
+        integers = shares.integers(vector, source)
+        if self.watch is not None:
+            self.watch.see(vector, (integers + 0.5).mul_(shares.grid.step), place)
+        return integers
 
     def _units(self, state: TrainingState, site: Site) -> Tensor:
         """The units to sample among: the site's own, and at the first site also the canaries or marks that take part."""

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from zetadp import accountants
+from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data import DataSet, DataSetOnDisk
 from zetadp.trainer.data.splits import Keys, record_keys
 from zetadp.trainer.engine.gradients.augmented import with_variants
@@ -24,9 +25,11 @@ from zetadp.trainer.engine.gradients.problem import Problem
 from zetadp.trainer.engine.loaded_network import LoadedNetwork, records_of
 from zetadp.trainer.engine.loop import PrivateLoop, Site, TrainingState
 from zetadp.trainer.engine.membership import groups_of, members_of
+from zetadp.trainer.engine.noise import releasing
 from zetadp.trainer.engine.noise.noise_watch import NoiseWatch
 from zetadp.trainer.engine.noise.prefetch import NoiseAhead
 from zetadp.trainer.engine.noise.randomness import Randomness, randomness_of, stream_of, write_down
+from zetadp.trainer.engine.noise.shared import SharedNoise
 from zetadp.trainer.engine.noise.torch_source import GENERATOR
 from zetadp.trainer.engine.optimizers import initial_state, update
 from zetadp.trainer.engine.publisher import Evaluation
@@ -144,9 +147,10 @@ class Descent:
 
     @staticmethod
     def of(spec: NetworkTraining, plan: ExecutionPlan) -> Descent:
-        # Of the mean over sites of sums over a public constant: each site adds its whole noise.
-        correlated = 1.0 if plan.strategy is None else plan.strategy.gradient_noise(plan.steps)
-        noise_std = correlated * plan.noise_std / (plan.sampling.expected_batch_size * plan.sampling.nodes**0.5)
+        # Of the mean over sites of sums over a public constant: each site adds its whole noise, or a share of it.
+        correlated, nodes = 1.0 if plan.strategy is None else plan.strategy.gradient_noise(plan.steps), plan.sampling.nodes
+        shares = 1 if plan.aggregation is None else plan.aggregation.honest(nodes)
+        noise_std = correlated * plan.noise_std / (plan.sampling.expected_batch_size * (nodes * shares) ** 0.5)
         return Descent(spec.descent, plan.steps, noise_std, spec.averaging)
 
     def initial(self, parameters: Tensor, /) -> dict[str, Tensor]:
@@ -198,7 +202,8 @@ class PreparedNetwork(PreparedRun):
         # A single site's next noise is drawn during its step. For a federation this would hold every node's noise at once.
         is_ahead = len(sites) == 1 and not sites[0].randomness.binds_noise
         self._ahead = NoiseAhead(sites[0].randomness, plan.steps) if is_ahead else None
-        self._watch = NoiseWatch(plan.mechanism)
+        shares = _shares(plan, loaded, setting.team)
+        self._watch = NoiseWatch(plan.mechanism if shares is None else shares.share)
         self._loop = PrivateLoop(
             clipped=clipped,
             layout=loaded.layout,
@@ -211,6 +216,7 @@ class PreparedNetwork(PreparedRun):
             watch=self._watch,
             canaries=auditing if isinstance(auditing, Canaries) else None,
             marks=auditing if isinstance(auditing, Marks) else None,
+            shares=shares,
         )
         self._loop.check_sites()
         self._loop.check_noise()
@@ -282,6 +288,14 @@ class PreparedNetwork(PreparedRun):
             audit = findings_of("canaries" if of_records else "marks", scores, claim, plan.delta)
         sample_test = self._loop.samples.findings(self._setting.team, self._setting.device)
         return Ending(self._origin, GENERATOR, self._loaded.layout.real_parameters, noise_test, sample_test, audit)
+
+
+def _shares(plan: ExecutionPlan, loaded: LoadedNetwork, team: Team) -> SharedNoise | None:
+    if plan.aggregation is None:
+        return None
+    if team.size > 1:
+        raise InvalidParameter("runtime.processes", "1 with secure aggregation", team.size)
+    return SharedNoise(plan, releasing.numbers(plan.clipping, loaded.layout.coordinates))
 
 
 def _unasked(_state: TrainingState) -> MetricValues:

@@ -16,9 +16,10 @@ from zetadp.accountants.events import Composed, Event, Release, Repeated
 from zetadp.mechanisms import AnyMechanism, ComplexGaussian, Gaussian, Laplace
 from zetadp.mechanisms.base import Adjacency, Count, OpenProbability, Positive, PrivacyUnit, Sensitivity, Value, is_absent
 from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.specs.algorithms.aggregation import SecureAggregation
 from zetadp.trainer.specs.plan_base import Plan
 from zetadp.trainer.specs.projection import MOST_LAYERS, LayerName, SpectralProjection
-from zetadp.trainer.specs.sampling import CyclicPoissonSampling, Sampling
+from zetadp.trainer.specs.sampling import CyclicPoissonSampling, FederatedSampling, Sampling
 from zetadp.trainer.specs.strategy import AnyStrategy, Strategy
 
 
@@ -216,6 +217,8 @@ class ExecutionPlan(Plan):
       projection: which coordinates of the gradient are released; None for all of them.
       strategy: how the noise is correlated along the steps; None for independent noise. With bands, the releases in which a unit's turn
         shows are together one release of ``mechanism``; with buffers all releases of the run are.
+      aggregation: of a federation whose nodes' vectors become known as their sum alone: then ``mechanism`` is what the least number of
+        honest nodes' shares are together (proofs/shared_noise.md); None where every node adds its whole noise.
     """
 
     kind: Literal["noisy_sums"] = "noisy_sums"
@@ -228,6 +231,7 @@ class ExecutionPlan(Plan):
     evaluation: PrivateEvaluation | None = Field(default=None, exclude_if=is_absent)
     projection: SpectralProjection | None = Field(default=None, exclude_if=is_absent)
     strategy: AnyStrategy | None = Field(default=None, exclude_if=is_absent)
+    aggregation: SecureAggregation | None = Field(default=None, exclude_if=is_absent)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -245,8 +249,20 @@ class ExecutionPlan(Plan):
             raise InvalidParameter("projection.layers", f"among the layers that have a bound, {list(bounded)}", filtered)
         if self.strategy is not None:
             _check_strategy(self.strategy, self.sampling, self.mechanism, self.steps)
+        if self.aggregation is not None:
+            self._check_aggregation(self.aggregation)
         _ = self.event  # an evaluation for another unit or adjacency doesn't compose
         return self
+
+    def _check_aggregation(self, aggregation: SecureAggregation) -> None:
+        """Raises InvalidParameter where proofs/shared_noise.md doesn't cover the plan."""
+        if not isinstance(self.sampling, FederatedSampling):
+            raise InvalidParameter("sampling", "federated_poisson with secure aggregation", self.sampling.kind)
+        aggregation.check(self.sampling.nodes)
+        if not _is_circular(self.mechanism):
+            raise InvalidParameter("mechanism", "gaussian, or circular complex_gaussian, with secure aggregation", self.mechanism.kind)
+        if isinstance(self.clipping, AdaptiveClipping):
+            raise InvalidParameter("clipping", "of a bound that stays the same, with secure aggregation", self.clipping.kind)
 
     @property
     def mechanisms(self) -> tuple[AnyMechanism, ...]:
@@ -313,6 +329,12 @@ def _check_strategy(strategy: Strategy, sampling: Sampling, mechanism: AnyMechan
         got = f"{sampling.kind} with {sampling.groups} groups" if isinstance(sampling, CyclicPoissonSampling) else sampling.kind
         raise InvalidParameter("sampling", f"cyclic_poisson with at least {least} groups", got)
     strategy.check(steps, sampling.groups)
-    circular = isinstance(mechanism, ComplexGaussian) and mechanism.correlation == 0.0 and len(set(mechanism.stds)) == 1
-    if not (circular or isinstance(mechanism, Gaussian)):
+    if not _is_circular(mechanism):
         raise InvalidParameter("mechanism", "gaussian, or circular complex_gaussian, for correlated noise", mechanism.kind)
+
+
+def _is_circular(mechanism: AnyMechanism) -> bool:
+    """Whether all real components of what is released have the same normal noise, independent of each other."""
+    if isinstance(mechanism, ComplexGaussian):
+        return mechanism.correlation == 0.0 and len(set(mechanism.stds)) == 1
+    return isinstance(mechanism, Gaussian)

@@ -14,6 +14,7 @@ from zetadp.mechanisms import ComplexGaussian, Gaussian, Sensitivity
 from zetadp.mechanisms.base import OpenProbability, Positive, PrivacyUnit, Value, is_absent
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data import DataSetFacts, data_set_facts
+from zetadp.trainer.specs.algorithms.aggregation import SecureAggregation
 from zetadp.trainer.specs.augmentation import Augmentation
 from zetadp.trainer.specs.base import PositiveInt, PrivacyTarget, TrainingSpec
 from zetadp.trainer.specs.descent import AnyOptimizer, CorrectedAdam, ExponentialAveraging
@@ -273,7 +274,13 @@ class SampledTraining(TrainingSpec, ABC):
             evaluation=self._evaluation(facts),
             projection=self.planned_projection(facts),
             strategy=self._strategy(sampling),
+            aggregation=self.planned_aggregation,
         )
+
+    @property
+    def planned_aggregation(self) -> SecureAggregation | None:
+        """How the sums of several nodes become known as one; None where each one's does."""
+        return None
 
     def _strategy(self, sampling: OnePlaceSampling | FederatedSampling) -> Strategy | None:
         groups = sampling.groups if isinstance(sampling, CyclicPoissonSampling) else 1  # with other samples the plan refuses all but one

@@ -16,7 +16,7 @@ from zetadp.app.certificates.facts.errata import meaning
 from zetadp.app.certificates.facts.guarantee import ApproximateDp, figures
 from zetadp.app.certificates.facts.ledger_entry import ledger_line
 from zetadp.app.certificates.facts.statement import PrivacyCertificate
-from zetadp.app.certificates.words import sites
+from zetadp.app.certificates.words import shares, sites
 from zetadp.app.certificates.words.kinds import History, Kind, Setting, kind_of
 from zetadp.app.certificates.words.releases import ADJACENCY_MEANING, Drawn, largest_group, releases_of
 from zetadp.mechanisms.base import Adjacency
@@ -112,7 +112,11 @@ class Reading:
     @property
     def trust(self) -> str:
         """Who is trusted, and with what."""
-        own = sites.TRUST if self.certificate.run.sites else self.algorithm.TRUST.rstrip(".")
+        plan, connected = self.certificate.plan, bool(self.certificate.run.sites)
+        if isinstance(plan, ExecutionPlan) and plan.aggregation is not None:
+            own = shares.trust(plan, is_connected=connected)
+        else:
+            own = sites.TRUST if connected else self.algorithm.TRUST.rstrip(".")
         return f"{own}; {self.kind.custody}" if self.kind.custody else own
 
     @property

@@ -9,6 +9,7 @@ from pydantic import Field, Strict, model_validator
 from zetadp.mechanisms.base import Adjacency, is_absent
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data import DigitsPhasePairs
+from zetadp.trainer.specs.algorithms.aggregation import SecureAggregation
 from zetadp.trainer.specs.algorithms.federation import Federation
 from zetadp.trainer.specs.base import PrivacyTarget, Seed
 from zetadp.trainer.specs.descent import AnyOptimizer, FedAdam, ServerOptimizer
@@ -35,6 +36,8 @@ class FederatedZetaDpSgd(BoundedTraining):
       transport: ``simulated`` trains all nodes in one place. With ``flower`` they're sites of their own, which Flower connects: ``data``
         are then the coordinator's, of which only shape and held-out records are used, and ``declared_units`` is required.
       federation: who takes part; given if and only if the transport is ``flower``.
+      aggregation: only the sum of all nodes' vectors becomes known, and each adds a share of the noise; None where every node adds its
+        whole noise.
       server: the server's optimizer; ``fed_adam`` is that of Reddi et al. 2021.
       expected_batch_size: units expected in one node's sample if it has an equal share of all units.
       (others): as in ``BoundedTraining``; ``privacy`` is what each node guarantees its units against the server and all other nodes.
@@ -65,9 +68,23 @@ class FederatedZetaDpSgd(BoundedTraining):
     server: ServerOptimizer
     transport: Literal["simulated", "flower"] = Field(default="simulated", exclude_if=_is_simulated)
     federation: Federation | None = Field(default=None, exclude_if=is_absent)
+    aggregation: SecureAggregation | None = Field(default=None, exclude_if=is_absent)
+
+    @model_validator(mode="after")
+    def _check_aggregation(self) -> Self:
+        if self.aggregation is None:
+            return self
+        self.aggregation.check(self.nodes)
+        if self.clipping.kind == "adaptive":
+            raise InvalidParameter("clipping", "flat or per_layer with secure aggregation", self.clipping.kind)
+        if self.audit is not None:
+            raise InvalidParameter("audit", "absent with secure aggregation: made-up units would be at one node", self.audit.canaries)
+        return self
 
     @model_validator(mode="after")
     def _check_transport(self) -> Self:
+        if self.transport == "flower" and self.aggregation is not None:
+            raise InvalidParameter("aggregation", "absent where transport is 'flower'", self.aggregation.kind)
         if self.transport == "simulated":
             if self.federation is not None:
                 raise InvalidParameter("federation", "absent unless transport is 'flower'", "given")
@@ -110,6 +127,10 @@ class FederatedZetaDpSgd(BoundedTraining):
     @property
     def descent(self) -> AnyOptimizer:
         return self.server
+
+    @property
+    def planned_aggregation(self) -> SecureAggregation | None:
+        return self.aggregation
 
     def planned_sampling(self, units: int, *, is_declared: bool) -> FederatedSampling:
         if not is_poisson(self.sampling):

@@ -10,6 +10,7 @@ from zetadp.app.certificates.facts import wording
 from zetadp.app.certificates.facts.decimals import exact
 from zetadp.app.certificates.facts.phrases import sentence
 from zetadp.app.certificates.facts.wording import ArithmeticName
+from zetadp.app.certificates.words import shares
 from zetadp.app.certificates.words.kinds.base import History, Kind, Setting
 from zetadp.app.certificates.words.kinds.projection import projection_lines
 from zetadp.app.certificates.words.releases import release_phrase, releases_of
@@ -28,7 +29,7 @@ class GradientSums(Kind):
     @property
     def proofs(self) -> tuple[str, ...]:
         cyclic = ("banded_sums.md",) if isinstance(self.plan.sampling, CyclicPoissonSampling) else ()
-        return ("clipped_sum.md", *cyclic)
+        return ("clipped_sum.md", *cyclic, *(shares.PROOFS if self.plan.aggregation is not None else ()))
 
     @property
     def _is_federated(self) -> bool:
@@ -38,7 +39,8 @@ class GradientSums(Kind):
         covered = wording.POST_PROCESSING if setting.guaranteed else wording.NOTHING_COVERED
         averaged = f"; {setting.averages()}" if setting.averaged else ""
         whole = f"{wording.RELEASED[setting.held_out]}; {covered}{averaged}"
-        return f"{wording.RELEASED_BY_NODES}; {whole}" if self._is_federated else whole
+        by_nodes = wording.RELEASED_BY_NODES if self.plan.aggregation is None else shares.RELEASED
+        return f"{by_nodes}; {whole}" if self._is_federated else whole
 
     def checkpoint(self) -> str:
         return wording.CHECKPOINTS
@@ -51,8 +53,13 @@ class GradientSums(Kind):
             *wording.RUN_ASSUMPTIONS,
             *((setting.named(wording.USER_ASSUMPTION),) if setting.records_per_unit is not None else ()),
             *((wording.FEDERATED_ASSUMPTION,) if self._is_federated else ()),
+            *((shares.assumption(self.plan),) if self.plan.aggregation is not None else ()),
             *((wording.CENTRAL_EVALUATION,) if central else ()),
         )
+
+    def not_covered(self, setting: Setting) -> tuple[str, ...]:
+        found = super().not_covered(setting)
+        return found if self.plan.aggregation is None else (*found, shares.NOT_COVERED)
 
     def arithmetic(self) -> tuple[ArithmeticName, ...]:
         strategy = self.plan.strategy
@@ -63,7 +70,7 @@ class GradientSums(Kind):
         plan, sampling = self.plan, self.plan.sampling
         if isinstance(sampling, FederatedSampling):
             yield f"Nodes: {sampling.nodes}, each with units of its own. {sentence(wording.PARTICIPATION)}"
-            yield f"  {sentence(wording.NODE_NOISE)}"
+            yield f"  {sentence(wording.NODE_NOISE if plan.aggregation is None else shares.noise(plan))}"
         yield from _turns(plan, history.released)
         yield from (f"Noise: {line}." for line in self._noise(history))
         if plan.strategy is not None:
@@ -88,7 +95,8 @@ class GradientSums(Kind):
         joint = "; in units of the joint vector of sum and count, not of the gradient"
         for release in found[:-1] if counts else found:
             units = joint if isinstance(plan.clipping, AdaptiveClipping) else ""
-            nodes = " at each node" if self._is_federated else ""
+            least = shares.honest(plan)
+            nodes = "" if not self._is_federated else " at each node" if least is None else f" in the shares of {least} nodes together"
             turns = "; the data are the group whose turn it is" if isinstance(plan.sampling, CyclicPoissonSampling) else ""
             if plan.strategy is not None and plan.strategy.is_one_release:
                 turns = f"; all {history.released} noisy sums together count as this one"

@@ -1,0 +1,62 @@
+r"""What a certificate says of secure aggregation: whose shares the stated noise is, whom one has to trust, and what masks rest on."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zetadp.trainer.specs.algorithms.aggregation import SecureAggregation
+from zetadp.trainer.specs.execution_plan import ExecutionPlan
+
+RELEASED: Final = "one sum of the nodes' integers in every round, every model on the way"
+PROOFS: Final = ("shared_noise.md", "secure_sum.md")
+NOT_COVERED: Final = "whether sums are right: a node or a coordinator that departs from the protocol can make a round's sum wrong, or fail"
+
+
+def honest(plan: ExecutionPlan) -> int | None:
+    """How many nodes' shares the stated noise is; None where each node adds the whole."""
+    return None if plan.aggregation is None else plan.aggregation.honest(plan.sampling.nodes)
+
+
+def noise(plan: ExecutionPlan) -> str:
+    """Instead of the sentence on nodes that add their whole noise."""
+    secure, nodes, shares = _of(plan)
+    return (
+        f"every node adds a share of the noise to its own sum, of the stated variance divided by {shares}, and only one sum over the nodes "
+        f"becomes known, in integers modulo a power of two; the stated noise is that of {shares} shares, which are left of {nodes} if "
+        f"{secure.dropouts} drop out and {secure.colluding} others collude"
+    )
+
+
+def assumption(plan: ExecutionPlan) -> str:
+    """What the guarantee rests on."""
+    secure, nodes, _ = _of(plan)
+    return (
+        f"at most {secure.colluding} of the {nodes} nodes tell an attacker what they know, or add other noise than their share; every "
+        "other one does its part"
+    )
+
+
+def trust(plan: ExecutionPlan, *, is_connected: bool) -> str:
+    """Who is trusted, and with what."""
+    secure, nodes, shares = _of(plan)
+    least = secure.least(nodes)
+    whom = f"of any {least} of the {nodes} nodes at least {shares} are honest"
+    if not is_connected:
+        return (
+            "Here all nodes and the server were simulated in one place: the party that ran the simulation held all data and is trusted "
+            "with them, and no masks were used; everyone else sees only what is released. The accounting is for nodes in separate places "
+            f"whose sums are masked, where {whom}: one node's own noise is only a share of what is stated"
+        )
+    return (
+        f"Nobody is trusted with a site's data but the site, where {whom}: each one samples, clips and adds its share of the noise itself, "
+        "and sends integers under masks that come off in a sum alone. A coordinator, whatever it sends, gets no sum with fewer honest "
+        f"shares: in a round a site answers for one list of at least {least} sites, which as many have signed. This holds against whoever "
+        "can't break X25519, Ed25519, SHA-256, AES-256 or ChaCha20-Poly1305; that a site did its part is its own signed word"
+    )
+
+
+def _of(plan: ExecutionPlan) -> tuple[SecureAggregation, int, int]:
+    """How it adds up, the nodes, and the honest ones."""
+    assert plan.aggregation is not None  # asked of such a plan alone
+    nodes = plan.sampling.nodes
+    return plan.aggregation, nodes, plan.aggregation.honest(nodes)
