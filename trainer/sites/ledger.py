@@ -140,6 +140,23 @@ class SiteLedger:
         with self._connected() as connection:
             return self._charged(connection, proposal)
 
+    def check_next(self, proposal: str, event: Event, number: int) -> None:
+        r"""Whether a round could be reserved; charges nothing.
+
+        Raises:
+          RoundRefused: spent_round if it or a later one is charged, or budget.
+          UnsupportedEvent, IncompatibleEvent: as ``reserve``.
+        """
+        price = self._price(proposal, event)
+        with self._connected() as connection:
+            last = connection.execute("SELECT max(round) FROM rounds WHERE proposal = ?", (proposal,)).fetchone()[0]
+            if last is not None and number <= last:
+                raise RoundRefused("spent_round")
+            try:
+                _ = self._filter(connection).spend(price)
+            except BudgetExceeded as exceeded:
+                raise RoundRefused("budget") from exceeded
+
     def rounds_left(self, event: Event) -> int:
         """How many more rounds that cost this the budget admits, with nothing else between; 0 where more than all of it is spent."""
         try:

@@ -25,6 +25,8 @@ HEAD: Final = 4 + LONGEST_HEADER + SIGNATURE_BYTES
 """Of a frame's first bytes, so many have its header and its signature."""
 MOST_BYTES: Final = 8
 """Of an integer."""
+PARTS_BYTES: Final = 2**21
+"""Of what sites send each other in a step of a secure sum, more than 64 sites' shares take."""
 FIRST: Final = "0" * 64
 """Stands for the statement before a site's first."""
 
@@ -47,9 +49,37 @@ class RoundRequest(Value):
     payload: Sha256
 
 
+Step = Literal["keys", "shares", "masked", "agreed", "revealed"]
+
+
+@final
+class SecureRequest(Value):
+    r"""The coordinator asks for a step of a round's secure sum (``secure/party.py``).
+
+    The payload is empty for keys; all sites' messages of keys for shares; the parameters as in a ``RoundRequest``, and all sites' messages
+    of shares, for masked; the names of the sites whose integers arrived for agreed; all sites' messages of agreed for revealed.
+
+    Attributes:
+      proposal: the digest of the proposal that all sites agreed to.
+      session: the same in all steps of a sum, new for each attempt at one.
+      numbers: of the network's parameters.
+      payload: SHA-256.
+    """
+
+    kind: Literal["secure"] = "secure"
+    proposal: Sha256
+    round: Count
+    session: Sha256
+    step: Step
+    numbers: Count
+    payload: Sha256
+
+
 @final
 class Statement(Value):
     r"""A site's answer, which is also its statement of the round; the payload is the integers that it released.
+
+    In a secure sum they are under masks, and ``request`` is the one for masked integers.
 
     Attributes:
       request: SHA-256 of the request's header.
@@ -99,7 +129,7 @@ class Opened(NamedTuple):
         return is_signed(public, self.signature, DOMAIN + self.header)
 
 
-_Header = TypeVar("_Header", RoundRequest, Statement, Refusal)
+_Header = TypeVar("_Header", RoundRequest, SecureRequest, Statement, Refusal)
 
 
 def digest(content: bytes) -> str:
@@ -107,7 +137,7 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def sealed(header: RoundRequest | Statement | Refusal, payload: bytes, key: Ed25519PrivateKey) -> bytes:
+def sealed(header: RoundRequest | SecureRequest | Statement | Refusal, payload: bytes, key: Ed25519PrivateKey) -> bytes:
     """The signed frame."""
     text = header.model_dump_json().encode()
     return len(text).to_bytes(4, "big") + text + key.sign(DOMAIN + text) + payload

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Mapping
+from functools import partial
 from threading import Lock
 from typing import Any, Final, final
 
@@ -13,9 +14,25 @@ from numpy.typing import NDArray
 
 from zetadp.mechanisms.errors import InvalidParameter, PrivacyError
 from zetadp.trainer.sites.code import code_digest
-from zetadp.trainer.sites.ledger import Reserved, RoundRefused, SiteLedger
-from zetadp.trainer.sites.messages import FIRST, HEAD, Opened, Reason, Refusal, RoundRequest, Statement, digest, opened, pack, read, sealed
+from zetadp.trainer.sites.ledger import RoundRefused, SiteLedger
+from zetadp.trainer.sites.messages import (
+    FIRST,
+    HEAD,
+    PARTS_BYTES,
+    Opened,
+    Reason,
+    Refusal,
+    RoundRequest,
+    SecureRequest,
+    digest,
+    opened,
+    pack,
+    read,
+    sealed,
+)
 from zetadp.trainer.sites.proposal import Proposal
+from zetadp.trainer.sites.secure.answering import SecureAnswers
+from zetadp.trainer.sites.stating import Stating
 
 PARAMETER_BYTES: Final = 4
 MOST_NUMBERS: Final = 2**30
@@ -49,6 +66,7 @@ class Site:
     ) -> None:
         self._name, self._key, self._ledger, self._agreed, self._drawing, self._failed = name, key, ledger, agreed, drawing, failed
         self._prepared: dict[str, tuple[int, Draw]] = {}
+        self._secure = SecureAnswers(name, key, ledger)
         self._one_at_a_time = Lock()
         code_digest()  # of what is loaded now: files that are replaced later aren't what runs here
 
@@ -56,20 +74,22 @@ class Site:
         """The most bytes of a frame with these first ones: as many as its signed header says, if a coordinator agreed on signed it."""
         try:
             found = opened(head)
-            request = RoundRequest.model_validate_json(found.header)
+            request = _kind(found).model_validate_json(found.header)
         except ValueError:
             return len(head)
         proposal = self._agreed().get(request.proposal)
         if proposal is None or not found.is_by(proposal.federation.coordinator):
             return len(head)
         known = self._prepared.get(request.proposal)
-        return HEAD + PARAMETER_BYTES * (min(request.numbers, MOST_NUMBERS) if known is None else known[0])
+        numbers = min(request.numbers, MOST_NUMBERS) if known is None else known[0]
+        return HEAD + PARAMETER_BYTES * numbers + (PARTS_BYTES if isinstance(request, SecureRequest) else 0)
 
     def answer(self, frame: bytes) -> bytes:
         """The signed answer to a request: a statement with integers, or a refusal. It never raises because of what it was sent."""
         with self._one_at_a_time:
             try:
-                request = read(RoundRequest, found := opened(frame))
+                found = opened(frame)
+                request = read(_kind(found), found)
             except InvalidParameter:
                 return self._refusal(FIRST, 0, "unreadable")
             try:
@@ -81,7 +101,7 @@ class Site:
                 self._failed(error)
                 return self._refusal(request.proposal, request.round, "failed")
 
-    def _answer(self, request: RoundRequest, found: Opened) -> bytes:
+    def _answer(self, request: RoundRequest | SecureRequest, found: Opened) -> bytes:
         proposal = self._agreed().get(request.proposal)
         if proposal is None:
             raise RoundRefused("not_agreed")
@@ -91,37 +111,30 @@ class Site:
             raise RoundRefused("other_code")
         if request.round > proposal.plan.steps:
             raise RoundRefused("no_such_round")
+        # A share of the noise is never released outside of a secure sum.
+        if isinstance(request, SecureRequest) != (proposal.plan.aggregation is not None):
+            raise RoundRefused("protocol")
         try:
             numbers, draw = self._ready(proposal)
         except Exception:
             # That these data can't be trained on may depend on one record, so it is never said of a round that isn't charged.
             _ = self._ledger.reserve(request.proposal, proposal.plan.event_after(1), request.round, digest(found.header))
             raise
-        parameters = _parameters(found.payload, numbers) if request.numbers == numbers else None
+        if request.numbers != numbers:
+            raise RoundRefused("parameters")
+        if isinstance(request, SecureRequest):
+            return self._secure.answer(proposal, request, found, numbers, partial(_drawn, draw, numbers))
+        parameters = _parameters(found.payload, numbers)
         if parameters is None:
             raise RoundRefused("parameters")
         asked = digest(found.header)
         reserved = self._ledger.reserve(request.proposal, proposal.plan.event_after(1), request.round, asked)
         if isinstance(reserved, bytes):
             return reserved
-        return self._drawn(request, asked, reserved, draw(request.round, parameters))
-
-    def _drawn(self, request: RoundRequest, asked: str, reserved: Reserved, integers: NDArray[np.int64]) -> bytes:
+        integers = draw(request.round, parameters)
         width, payload = pack(integers)
-        statement = Statement(
-            proposal=request.proposal,
-            site=self._name,
-            round=request.round,
-            request=asked,
-            numbers=len(integers),
-            width=width,
-            payload=digest(payload),
-            previous=reserved.previous,
-            charged=reserved.charged,
-        )
-        frame = sealed(statement, payload, self._key)
-        self._ledger.answered(request.proposal, request.round, digest(opened(frame).header), frame)
-        return frame
+        stating = Stating(self._name, self._key, self._ledger)
+        return stating.answer(request.proposal, request.round, asked, reserved, numbers=len(integers), width=width, payload=payload)
 
     def _ready(self, proposal: Proposal) -> tuple[int, Draw]:
         found = self._prepared.get(proposal.digest)
@@ -136,6 +149,17 @@ class Site:
             self._failed(error)
             charged = None
         return sealed(Refusal(proposal=proposal, site=self._name, round=number, reason=reason, charged=charged), b"", self._key)
+
+
+def _kind(found: Opened) -> type[RoundRequest] | type[SecureRequest]:
+    return SecureRequest if found.header.startswith(b'{"kind":"secure"') else RoundRequest
+
+
+def _drawn(draw: Draw, numbers: int, number: int, content: bytes) -> Callable[[], NDArray[np.int64]]:
+    parameters = _parameters(content, numbers)
+    if parameters is None:
+        raise RoundRefused("parameters")
+    return partial(draw, number, parameters)
 
 
 def _parameters(payload: bytes, numbers: int) -> Parameters | None:

@@ -20,6 +20,7 @@ from zetadp.trainer.sites.agreements import agreements_in, check_proposal, ledge
 from zetadp.trainer.sites.keys import load_key, public_text
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.settings import SiteSettings, read_settings
+from zetadp.trainer.specs.execution_plan import ExecutionPlan
 
 SettingsFile = Annotated[Path, typer.Option("--settings", help="The site's settings, a YAML file.")]
 
@@ -71,14 +72,34 @@ def _words(proposal: Proposal, settings: SiteSettings) -> Iterator[str]:
     yield f"Sites: {', '.join(one.name for one in federation.sites)}"
     yield f"Rounds: {plan.steps}; each takes a {sensitivity.unit} of yours with probability {plan.sampling.probability:.6g}"
     yield f"Clipping: each {sensitivity.unit}'s gradient to norm {plan.clipping.bound:g} ({plan.clipping.kind})"
-    yield f"Noise: standard deviation {plan.noise_std:.6g} on each real number, all of it added here"
+    yield from _noise(plan)
     if proposal.spec.reproducible:
         yield "Guarantee: none. REPRODUCIBLE: the noise follows from a seed in this proposal and hides nothing from whoever has it"
     else:
         each = f"each {sensitivity.unit} ({sensitivity.adjacency})"
         yield f"Guarantee of all rounds: epsilon {epsilon:.6g} at delta {plan.delta:g} for {each}"
-        yield "  against the coordinator, the other sites and everyone who sees what they see"
+        yield f"  against {_attackers(plan)}"
     yield f"Your budget: epsilon {settings.budget.epsilon:g} at delta {settings.budget.delta:g}; it admits {left} of these rounds"
+
+
+def _noise(plan: ExecutionPlan) -> Iterator[str]:
+    if plan.aggregation is None:
+        yield f"Noise: standard deviation {plan.noise_std:.6g} on each real number, all of it added here"
+        return
+    secure, nodes = plan.aggregation, plan.sampling.nodes
+    shares = secure.honest(nodes)
+    yield f"Noise: standard deviation {plan.noise_std:.6g} on each real number of the sum of all sites, by the shares of {shares} of {nodes} sites"
+    yield f"  your share is {plan.noise_std / shares**0.5:.6g}: {secure.dropouts} sites may drop out, and {secure.colluding} others collude"
+    yield "Secure aggregation: your integers leave under masks, and one sum of at least that many honest sites alone becomes known"
+
+
+def _attackers(plan: ExecutionPlan) -> str:
+    if plan.aggregation is None:
+        return "the coordinator, the other sites and everyone who sees what they see"
+    return (
+        f"the coordinator, up to {plan.aggregation.colluding} other sites that work with it, and everyone who sees what they see, "
+        "unless they break the masks' cryptography"
+    )
 
 
 @contextmanager

@@ -41,6 +41,8 @@ class Sites(Protocol):
     def round(self, number: int, parameters: NDArray[np.float32]) -> Mapping[int, NDArray[np.int64]]:
         r"""What arrived of a round, by the sites' numbers: integers of one length for all.
 
+        Where only their sum becomes known, it is one site's and the others have zeros.
+
         Raises:
           TrainingStopped: a stop was requested while it waited.
         """
@@ -124,6 +126,10 @@ class _PreparedRounds(PreparedRun):
         """The sum of what arrived, in the order of the sites: as the simulation adds it up, to the bit."""
         loop, arrived = self._inner.loop, None
         like = loop.silence(state).to(loop.released_dtype(state))
+        if loop.shares is not None:
+            total = sum(found.values(), np.zeros(len(like), np.int64))
+            value = loop.shares.value(torch.from_numpy(total), len(found))
+            return like if value is None else value.to(like.device)
         for number in sorted(found):
             update = released_from(self._plan.mechanism, found[number], like)
             arrived = update.clone() if arrived is None else arrived.add_(update)

@@ -19,10 +19,11 @@ from zetadp.trainer.engine.run import CHECKPOINT, MODEL, Setting
 from zetadp.trainer.errors import TrainingStopped
 from zetadp.trainer.sites.flower_line import FlowerLine
 from zetadp.trainer.sites.keys import load_key, public_text
-from zetadp.trainer.sites.messages import HEAD, MOST_BYTES
+from zetadp.trainer.sites.messages import HEAD, MOST_BYTES, PARTS_BYTES
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.record import FederationRecord
 from zetadp.trainer.sites.rounds import Rounds, integers_released
+from zetadp.trainer.sites.secure.rounds import SecureRounds
 from zetadp.trainer.sites.settings import CoordinatorSettings, read_settings
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
 from zetadp.trainer.specs.algorithms.federation import FEDERATION_VARIABLE, SignedProposal, SiteRecord
@@ -54,7 +55,7 @@ class FlowerSites:
         self._line = FlowerLine(self._settings, setting.workdir / "flower", self._still_wanted)
         self._is_complex = isinstance(plan.mechanism, ComplexGaussian)
         self._open = ExitStack()
-        self._rounds: Rounds | None = None
+        self._rounds: Rounds | SecureRounds | None = None
         self._written, self._told = 0, 0.0
         self._answered: frozenset[int] | None = None
 
@@ -68,22 +69,39 @@ class FlowerSites:
 
     def round(self, number: int, parameters: NDArray[np.float32]) -> Mapping[int, NDArray[np.int64]]:
         if self._rounds is None:
-            numbers = integers_released(len(parameters), is_complex=self._is_complex)
-            self._line.largest = HEAD + MOST_BYTES * numbers
-            self._rounds = Rounds(
-                proposal=self._proposal,
-                key=self._key,
-                line=self._line,
-                record=self._record,
-                numbers=numbers,
-                should_stop=self._setting.should_stop,
-                round_seconds=self._settings.round_seconds,
-                first_seconds=self._settings.first_seconds,
-            )
+            self._rounds = self._made(len(parameters))
         found = self._rounds.round(number, parameters)
         self._forget()
         self._tell(number, self._rounds)
         return found
+
+    def _made(self, parameters: int) -> Rounds | SecureRounds:
+        settings, setting = self._settings, self._setting
+        numbers = integers_released(parameters, is_complex=self._is_complex)
+        self._line.largest = HEAD + MOST_BYTES * numbers
+        if self._proposal.plan.aggregation is not None:
+            self._line.largest += PARTS_BYTES
+            return SecureRounds(
+                proposal=self._proposal,
+                key=self._key,
+                line=self._line,
+                record=self._record,
+                folder=setting.workdir,
+                numbers=parameters,
+                should_stop=setting.should_stop,
+                round_seconds=settings.round_seconds,
+                first_seconds=settings.first_seconds,
+            )
+        return Rounds(
+            proposal=self._proposal,
+            key=self._key,
+            line=self._line,
+            record=self._record,
+            numbers=numbers,
+            should_stop=setting.should_stop,
+            round_seconds=settings.round_seconds,
+            first_seconds=settings.first_seconds,
+        )
 
     def records(self) -> tuple[SiteRecord, ...]:
         return self._record.finished((self._setting.workdir / MODEL).parent)
@@ -92,7 +110,7 @@ class FlowerSites:
     def proposal(self) -> SignedProposal:
         return self._proposal.signed
 
-    def _tell(self, number: int, rounds: Rounds) -> None:
+    def _tell(self, number: int, rounds: Rounds | SecureRounds) -> None:
         """How the sites stand: whenever that changed, now and then, and after the last round."""
         answered, now = rounds.answered, time.monotonic()
         if answered == self._answered and now - self._told < TELL_SECONDS and number < self._proposal.plan.steps:
@@ -106,7 +124,10 @@ class FlowerSites:
         written = path.stat().st_mtime_ns if path.exists() else 0
         if written != self._written:
             self._written = written
-            self._record.forget(checkpointed_step(path))
+            step = checkpointed_step(path)
+            self._record.forget(step)
+            if isinstance(self._rounds, SecureRounds):
+                self._rounds.forget(step)
 
     def _still_wanted(self) -> None:
         if self._setting.should_stop():

@@ -68,7 +68,9 @@ class SiteRounds:
             return self._record if place == number else RecordingRandomness(randomness_of(seed, place, team))
 
         spec.check_runtime(settings.runtime)
-        algorithm = NoisyGradients(spec, plan, _Places(number, spec.nodes, settings.share), randomness)
+        places = _Places(number, spec.nodes, settings.share)
+        # What a secure sum takes is integers already; otherwise they are what is recorded.
+        algorithm = NoisyGradients(spec, plan, places, randomness if plan.aggregation is None else randomness_of)
         facts = data_set_facts(spec.data)
         setting = Setting(
             facts=facts,
@@ -95,8 +97,8 @@ class SiteRounds:
         state = TrainingState(number - 1, torch.from_numpy(parameters).to(self._device), {}, self._bound)
         loop = self._prepared.loop
         try:
-            _ = loop.released(state, loop.layout.unflatten(state.parameters), self._number)
-            return self._record.taken()
+            released = loop.released(state, loop.layout.unflatten(state.parameters), self._number)
+            return self._record.taken() if loop.shares is None else released.to(torch.int64).cpu().numpy()
         finally:
             self._record.forget()  # where something failed after the draw
 

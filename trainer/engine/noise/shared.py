@@ -9,8 +9,8 @@ from torch import Tensor
 
 from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, NoiseSource
 from zetadp.mechanisms.errors import InvalidParameter
-from zetadp.mechanisms.sampling.shares import ShareGrid
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
+from zetadp.trainer.specs.shares import share_grid
 
 
 @final
@@ -24,22 +24,13 @@ class SharedNoise:
     """
 
     def __init__(self, plan: ExecutionPlan, numbers: int) -> None:
-        aggregation, sampling, mechanism = plan.aggregation, plan.sampling, plan.mechanism
+        aggregation, nodes, mechanism = plan.aggregation, plan.sampling.nodes, plan.mechanism
         assert aggregation is not None  # of such a plan
         assert not isinstance(mechanism, Laplace)  # checked by the plan
-        self.least = aggregation.least(sampling.nodes)
+        self.least = aggregation.least(nodes)
         """How many sites have to stay until the end of a round."""
-        honest = aggregation.honest(sampling.nodes)
-        self.grid = ShareGrid.of(
-            std=mechanism.noise_scale,
-            distance=mechanism.least_distance(),
-            numbers=numbers,
-            parties=sampling.nodes,
-            honest=honest,
-            bound=plan.clipping.sensitivity,
-            expected=float(sampling.expected_batch_size * sampling.nodes),
-        )
-        self.share: ComplexGaussian | Gaussian = mechanism.scaled(self.grid.widened / honest**0.5)
+        self.grid = share_grid(plan, numbers)
+        self.share: ComplexGaussian | Gaussian = mechanism.scaled(self.grid.widened / aggregation.honest(nodes) ** 0.5)
         """The noise of one share."""
 
     def integers(self, vector: Tensor, source: NoiseSource[Tensor]) -> Tensor:

@@ -83,8 +83,6 @@ class FederatedZetaDpSgd(BoundedTraining):
 
     @model_validator(mode="after")
     def _check_transport(self) -> Self:
-        if self.transport == "flower" and self.aggregation is not None:
-            raise InvalidParameter("aggregation", "absent where transport is 'flower'", self.aggregation.kind)
         if self.transport == "simulated":
             if self.federation is not None:
                 raise InvalidParameter("federation", "absent unless transport is 'flower'", "given")

@@ -21,15 +21,26 @@ KeyHex = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{64}$"
 
 
 Reason = Literal[
-    "unreadable", "not_agreed", "not_signed", "other_code", "no_such_round", "past_round", "spent_round", "parameters", "budget", "failed"
+    "unreadable",
+    "not_agreed",
+    "not_signed",
+    "other_code",
+    "no_such_round",
+    "past_round",
+    "spent_round",
+    "parameters",
+    "budget",
+    "failed",
+    "protocol",
 ]
-r"""Why a site refuses. None but the last depends on its data:
+r"""Why a site refuses. None but ``failed`` depends on its data:
 
 unreadable: not a request. not_agreed: its operator hasn't signed this proposal. not_signed: not by the proposal's coordinator. other_code:
 the installed code isn't the one agreed on. no_such_round: not a number from 1 to the agreed rounds. past_round: before the last one, whose
 answer alone is kept. spent_round: the last round asked again with other parameters, or its answer was lost: no second noise is drawn.
 parameters: of another length, or not finite. budget: nothing is left of the site's own. failed: an error while drawing, or the
-site's data can't be trained on, which alone may depend on them; the round is charged.
+site's data can't be trained on, which alone may depend on them; the round is charged. protocol: not the next step of a secure sum, or what
+came with it isn't right; or a plain round where sums are secure, or the reverse.
 """
 
 

@@ -1,0 +1,327 @@
+r"""Secure sums of sites: who drops out when, what is charged, what a site refuses; and the simulation's own models."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from numpy.typing import NDArray
+
+from tests.selection import chosen
+from tests.trainer.federation_harness import DATA, NUMBERS, spec_of
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer import load_train
+from zetadp.trainer.algorithms.federated.coordinated import CoordinatedRounds
+from zetadp.trainer.algorithms.federated.site_rounds import SiteRounds
+from zetadp.trainer.engine.run import MODEL, Setting, run
+from zetadp.trainer.sites.keys import public_text
+from zetadp.trainer.sites.ledger import SiteLedger, make_ledger
+from zetadp.trainer.sites.messages import Refusal, RoundRequest, SecureRequest, digest, opened, read, sealed
+from zetadp.trainer.sites.proposal import Proposal
+from zetadp.trainer.sites.record import FederationRecord, checked_statements
+from zetadp.trainer.sites.secure.party import STEPS
+from zetadp.trainer.sites.secure.rounds import SecureRounds
+from zetadp.trainer.sites.settings import SiteBudget, SiteSettings
+from zetadp.trainer.sites.site import Drawing, Site
+from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
+from zetadp.trainer.specs.algorithms.federation import SignedProposal, SiteRecord
+from zetadp.trainer.specs.base import RuntimeSpec
+
+SITES = 3
+SECURE = {"kind": "secure", "dropouts": 1, "colluding": 0}
+PARAMETERS = np.zeros(NUMBERS, np.float32)
+RUNTIME = RuntimeSpec(device="cpu", threads=1)
+
+
+class Sites:
+    """Three sites that answer at once, on a line that loses what ``lost`` says: (site, step) from the given round on."""
+
+    def __init__(self, folder: Path, *, epsilon: float = 100.0, drawing: Callable[[int], Drawing] | None = None, **changes: Any) -> None:
+        self.folder, self.coordinator = folder, Ed25519PrivateKey.generate()
+        self.keys = [Ed25519PrivateKey.generate() for _ in range(SITES)]
+        spec = spec_of(public_text(self.coordinator), [public_text(key) for key in self.keys], **({"aggregation": SECURE} | changes))
+        self.proposal = Proposal.of(spec, spec.plan())
+        self.budget = SiteBudget.model_validate({"epsilon": epsilon, "delta": 1e-5, "adjacency": "add_remove", "unit": "record"})
+        self.draws: list[tuple[int, int]] = []
+        self.lost: set[tuple[int, str]] = set()
+        self.sent: list[bytes] = []
+        self.bytes = [0] * SITES
+        self._drawing = drawing or (lambda site: lambda _proposal: (NUMBERS, self._draws(site)))
+        for site in range(SITES):
+            make_ledger(folder / f"{site}.sqlite")
+        self.sites = [self.opened(site) for site in range(SITES)]
+        self._waiting: deque[bytes] = deque()
+
+    def _draws(self, site: int) -> Callable[[int, NDArray[np.float32]], NDArray[np.int64]]:
+        def draw(number: int, _parameters: NDArray[np.float32]) -> NDArray[np.int64]:
+            self.draws.append((site, number))
+            return np.arange(NUMBERS) - 10**site
+
+        return draw
+
+    def ledger(self, site: int) -> SiteLedger:
+        """A site's ledger, opened once more."""
+        return SiteLedger(self.folder / f"{site}.sqlite", self.budget.budget, self.budget.adjacency, self.budget.unit)
+
+    def opened(self, site: int) -> Site:
+        """A new process of a site, as it were."""
+
+        def failed(error: Exception) -> None:
+            raise error
+
+        agreed = {self.proposal.digest: self.proposal}
+        return Site("abc"[site], self.keys[site], self.ledger(site), lambda: agreed, self._drawing(site), failed)
+
+    def send(self, frame: bytes) -> None:
+        """To all sites, whose answers wait."""
+        self.sent.append(frame)
+        step = read(SecureRequest, opened(frame)).step
+        for number, site in enumerate(self.sites):
+            if (number, step) not in self.lost:
+                answer = site.answer(frame)
+                self.bytes[number] += len(answer)
+                self._waiting.append(answer)
+
+    def receive(self, seconds: float) -> bytes | None:
+        """The next answer."""
+        del seconds
+        return self._waiting.popleft() if self._waiting else None
+
+    def rounds(self, folder: Path | None = None, numbers: int = NUMBERS) -> SecureRounds:
+        """A coordinator's process, as it were."""
+        place = self.folder / "run" if folder is None else folder
+        place.mkdir(exist_ok=True)
+        record = FederationRecord(place, self.proposal.federation)
+        return SecureRounds(
+            proposal=self.proposal,
+            key=self.coordinator,
+            line=self,
+            record=record,
+            folder=place,
+            numbers=numbers,
+            should_stop=lambda: False,
+            round_seconds=0.2,
+            first_seconds=0.2,
+        )
+
+    def charged(self) -> list[int]:
+        """Rounds that each site's own ledger has charged."""
+        return [self.ledger(site).charged(self.proposal.digest) for site in range(SITES)]
+
+    def reason(self, frame: bytes, site: int = 0) -> str:
+        """Why a site refuses this."""
+        return read(Refusal, opened(self.sites[site].answer(frame))).reason
+
+
+def _expected(sites: list[int]) -> list[int]:
+    return [sum(place - 10**site for site in sites) for place in range(NUMBERS)]
+
+
+def _total(found: Mapping[int, NDArray[np.int64]]) -> list[int]:
+    return np.stack(list(found.values())).sum(0).tolist()
+
+
+def test_a_round_is_the_sum_of_all_sites_whose_statements_are_of_masked_integers(tmp_path: Path) -> None:
+    sites = Sites(tmp_path)
+    rounds = sites.rounds()
+    for number in (1, 2):
+        found = rounds.round(number, PARAMETERS)
+        assert (sorted(found), _total(found)) == ([0, 1, 2], _expected([0, 1, 2]))
+    assert sites.charged() == [2, 2, 2]
+    records = rounds.record.finished(tmp_path)
+    content = (tmp_path / "statements.jsonl").read_bytes()
+    assert checked_statements(sites.proposal.federation.sites, sites.proposal.digest, 2, content) == (records, ())
+    assert [site.arrived for site in records] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_site_that_drops_out_is_in_the_sum_or_isnt(tmp_path: Path, step: str) -> None:
+    sites = Sites(tmp_path)
+    sites.lost = {(1, later) for later in STEPS[STEPS.index(step) :]}
+    found = sites.rounds().round(1, PARAMETERS)
+    there = [0, 1, 2] if step in {"agreed", "revealed"} else [0, 2]
+    assert (sorted(found), _total(found)) == (there, _expected(there))
+    assert sites.charged() == [1, 1 if 1 in there else 0, 1]
+
+
+def test_a_site_that_comes_back_is_waited_for_again(tmp_path: Path) -> None:
+    sites = Sites(tmp_path)
+    rounds = sites.rounds()
+    sites.lost = {(1, step) for step in STEPS}
+    assert sorted(rounds.round(1, PARAMETERS)) == [0, 2]
+    sites.lost = set()
+    found = [sorted(rounds.round(number, PARAMETERS)) for number in (2, 3)]
+    assert found[-1] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("step", ["shares", "masked", "agreed", "revealed"])
+def test_a_round_that_too_few_stay_in_gives_nothing_and_the_next_one_goes_on(tmp_path: Path, step: str) -> None:
+    sites = Sites(tmp_path)
+    rounds = sites.rounds()
+    sites.lost = {(1, step), (2, step)}
+    assert rounds.round(1, PARAMETERS) == {}
+    drawn = {"shares": [0, 0, 0], "masked": [1, 0, 0]}.get(step, [1, 1, 1])
+    assert sites.charged() == drawn
+    sites.lost = set()
+    assert _total(rounds.round(2, PARAMETERS)) == _expected([0, 1, 2])
+    # Nothing was drawn twice for one number.
+    assert len(sites.draws) == len(set(sites.draws))
+
+
+@pytest.mark.parametrize("step", ["masked", "agreed", "revealed"])
+def test_a_coordinator_that_dies_in_a_round_gets_nothing_of_it_afterwards(tmp_path: Path, step: str) -> None:
+    sites = Sites(tmp_path)
+
+    class Dead(Exception):
+        pass
+
+    plain = sites.send
+
+    def dying(frame: bytes) -> None:
+        plain(frame)
+        if read(SecureRequest, opened(frame)).step == step:
+            raise Dead
+
+    sites.send = dying
+    with pytest.raises(Dead):
+        sites.rounds().round(1, PARAMETERS)
+    sites.send = plain
+    rounds = sites.rounds()
+    assert rounds.round(1, PARAMETERS) == {}
+    assert _total(rounds.round(2, PARAMETERS)) == _expected([0, 1, 2])
+    assert sites.draws == [(site, number) for number in (1, 2) for site in range(SITES)]
+
+
+def test_a_coordinator_takes_a_finished_round_from_its_own_record(tmp_path: Path) -> None:
+    sites = Sites(tmp_path)
+    first = sites.rounds().round(1, PARAMETERS)
+    asked = len(sites.sent)
+    again = sites.rounds()
+    assert {site: integers.tolist() for site, integers in again.round(1, PARAMETERS).items()} == {
+        site: integers.tolist() for site, integers in first.items()
+    }
+    assert len(sites.sent) == asked
+    again.forget(1)
+    assert again.round(1, PARAMETERS) == {}  # which no checkpoint would ask for
+
+
+def test_too_few_sites_from_the_beginning_end_the_run(tmp_path: Path) -> None:
+    sites = Sites(tmp_path)
+    sites.lost = {(1, "keys"), (2, "keys")}
+    with pytest.raises(InvalidParameter, match="at least 2 that answer, got '0 that refuse, 2 that are silent'"):
+        sites.rounds().round(1, PARAMETERS)
+    assert sites.charged() == [0, 0, 0]
+
+
+def test_a_site_halts_at_its_budget_before_it_draws(tmp_path: Path) -> None:
+    sites = Sites(tmp_path, epsilon=4.0)
+    most = sites.ledger(0).rounds_left(sites.proposal.plan.event_after(1))
+    assert 1 <= most < 6
+    rounds = sites.rounds()
+    for number in range(1, most + 1):
+        rounds.round(number, PARAMETERS)
+    with pytest.raises(InvalidParameter, match="2 that refuse"):
+        rounds.round(most + 1, PARAMETERS)
+    assert sites.charged() == [most] * SITES
+    assert len(sites.draws) == SITES * most
+
+
+def test_a_site_that_restarts_has_forgotten_its_part(tmp_path: Path) -> None:
+    sites = Sites(tmp_path)
+    sites.rounds().round(1, PARAMETERS)
+    sites.sites[0] = sites.opened(0)
+    assert [sites.reason(frame) for frame in sites.sent] == ["spent_round"] + ["protocol"] * 4
+    assert len(sites.draws) == SITES
+
+
+def test_a_share_of_the_noise_is_never_released_by_itself(tmp_path: Path) -> None:
+    sites = Sites(tmp_path)
+    payload = PARAMETERS.tobytes()
+    request = RoundRequest(proposal=sites.proposal.digest, round=1, numbers=NUMBERS, payload=digest(payload))
+    assert sites.reason(sealed(request, payload, sites.coordinator)) == "protocol"
+    (tmp_path / "whole").mkdir()
+    whole = Sites(tmp_path / "whole", aggregation=None)
+    secure = SecureRequest(proposal=whole.proposal.digest, round=1, session="0" * 64, step="keys", numbers=NUMBERS, payload=digest(b""))
+    assert whole.reason(sealed(secure, b"", whole.coordinator)) == "protocol"
+    assert not sites.draws + whole.draws
+
+
+def test_a_step_asked_again_gets_the_bytes_that_it_got_and_another_one_for_the_same_round_nothing(tmp_path: Path) -> None:
+    sites = Sites(tmp_path)
+    sites.rounds().round(1, PARAMETERS)
+    last = sites.sent[-1]
+    assert sites.sites[0].answer(last) == sites.sites[0].answer(last)
+    request = read(SecureRequest, opened(sites.sent[0]))
+    other = SecureRequest.model_validate(dict(request) | {"session": "1" * 64})
+    assert sites.reason(sealed(other, b"", sites.coordinator)) == "spent_round"
+    assert sites.reason(sealed(request, b"", Ed25519PrivateKey.generate())) == "not_signed"
+    assert len(sites.draws) == SITES
+
+
+class _Connected:
+    """The sites of a run, asked by a coordinator's secure rounds; one of them may be missing in the second one."""
+
+    def __init__(self, sites: Sites, setting: Setting, *, lost: bool) -> None:
+        self._sites, self._folder, self._lost = sites, setting.workdir, lost
+        self._rounds: SecureRounds | None = None
+
+    def __enter__(self) -> _Connected:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        pass
+
+    def records(self) -> tuple[SiteRecord, ...]:
+        return ()
+
+    @property
+    def proposal(self) -> SignedProposal:
+        return self._sites.proposal.signed
+
+    def round(self, number: int, parameters: NDArray[np.float32]) -> Mapping[int, NDArray[np.int64]]:
+        if self._rounds is None:
+            self._rounds = self._sites.rounds(self._folder, len(parameters))
+        self._sites.lost = {(1, step) for step in STEPS} if self._lost and number == 2 else set()
+        return self._rounds.round(number, parameters)
+
+
+@pytest.mark.parametrize("lost", chosen([False, True], [False]))
+def test_sites_in_a_secure_sum_train_the_simulations_model_to_the_bit(tmp_path: Path, *, lost: bool) -> None:
+    settings = [
+        SiteSettings.model_validate(
+            {
+                "name": "abc"[site],
+                "superlink": "localhost:9092",
+                "state": tmp_path / "abc"[site],
+                "data": DATA,
+                "share": {"number": site, "sites": SITES, "seed": 0},
+                "budget": {"epsilon": 100.0, "delta": 1e-5, "adjacency": "add_remove", "unit": "record"},
+                "allows_seeds": True,
+            }
+        )
+        for site in range(SITES)
+    ]
+
+    def drawing(site: int) -> Drawing:
+        def prepared(proposal: Proposal) -> tuple[int, Callable[[int, NDArray[np.float32]], NDArray[np.int64]]]:
+            rounds = SiteRounds(proposal, settings[site], public_text(sites.keys[site]))
+            return rounds.numbers, rounds.draw
+
+        return prepared
+
+    sites = Sites(tmp_path, drawing=drawing, steps=3, reproducible=True, seed=5)
+    spec, plan = sites.proposal.spec, sites.proposal.plan
+    algorithm = CoordinatedRounds(spec, plan, lambda setting: _Connected(sites, setting, lost=lost))
+    report = run(algorithm, RUNTIME, tmp_path / "run", report=lambda _event: None, should_stop=lambda: False)
+    plain = FederatedZetaDpSgd.model_validate(dict(spec) | {"transport": "simulated", "federation": None})
+    simulated = load_train(plain)(
+        plain, plain.plan(), RUNTIME, tmp_path / "simulated", report=lambda _event: None, should_stop=lambda: False
+    )
+    assert (report.event, report.noise_std) == (simulated.event, simulated.noise_std)
+    assert ((tmp_path / "run" / MODEL).read_bytes() == (tmp_path / "simulated" / MODEL).read_bytes()) is not lost
+    assert sites.charged() == [3, 2 if lost else 3, 3]

@@ -1,0 +1,269 @@
+r"""A coordinator's secure sums, one a round, over the same line as plain rounds."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, final
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from numpy.typing import NDArray
+
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.durable import write_atomically
+from zetadp.trainer.errors import TrainingStopped
+from zetadp.trainer.sites.keys import is_signed
+from zetadp.trainer.sites.messages import Opened, Reason, Refusal, SecureRequest, Statement, Step, digest, opened, read, sealed
+from zetadp.trainer.sites.proposal import Proposal
+from zetadp.trainer.sites.record import FederationRecord
+from zetadp.trainer.sites.rounds import LOOK_SECONDS, Line
+from zetadp.trainer.sites.secure.masks import Residues, Ring
+from zetadp.trainer.sites.secure.parts import DOMAIN
+from zetadp.trainer.sites.secure.requests import joined, sum_of
+from zetadp.trainer.sites.secure.summing import Summing
+
+SUMS = "sums"
+
+
+class _Gathered(NamedTuple):
+    """What came of a step: messages by sites' numbers, and why others refused."""
+
+    frames: Mapping[int, bytes]
+    refused: Mapping[int, Reason]
+
+
+@final
+class _Void(Exception):
+    """The round gives nothing: too few sites are left, and some have charged it."""
+
+
+@final
+@dataclass
+class SecureRounds:
+    r"""The rounds of one run.
+
+    A round in which too few sites stay to its end gives nothing: what they drew is charged and lost.
+
+    Attributes:
+      folder: for sums whose round no checkpoint holds yet.
+      numbers: of the network's parameters.
+      should_stop: of the run.
+      round_seconds: how long a step waits for the sites that answered the one before.
+      first_seconds: how long the first step waits for enough sites.
+    """
+
+    proposal: Proposal
+    key: Ed25519PrivateKey
+    line: Line
+    record: FederationRecord
+    folder: Path
+    numbers: int
+    should_stop: Callable[[], bool]
+    round_seconds: float
+    first_seconds: float
+    _present: set[int] | None = field(default=None, init=False)
+    _told: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]], init=False)
+    _uncounted: list[tuple[Statement, Opened]] = field(default_factory=list[tuple[Statement, Opened]], init=False)
+    _heard: set[int] = field(default_factory=set[int], init=False)
+    _number: int = field(default=0, init=False)
+    _session: str = field(default="", init=False)
+
+    def round(self, number: int, parameters: NDArray[np.float32]) -> Mapping[int, NDArray[np.int64]]:
+        r"""The sum of what arrived of a round, as the one of the first site in it, and zeros for the others; nothing for a void round.
+
+        Raises:
+          TrainingStopped: a stop was requested before it was over: sites that have drawn for it won't again.
+          InvalidParameter: too few sites answer, or too many refuse.
+          OSError: the way to the sites is gone.
+        """
+        kept = self._kept(number)
+        if kept is None:
+            self._number, self._session = number, secrets.token_hex(32)
+            try:
+                sites, total = self._sum(parameters)
+            except _Void:
+                sites, total = [], np.zeros(self.numbers, np.int64)
+                self._present = set(range(len(self.proposal.federation.sites)))
+                self._tell(-1, f"round {number} gives nothing: fewer than {self._least} sites stayed to its end")
+            self._keep(number, sites, total)
+        else:
+            sites, total = kept
+        nothing = np.broadcast_to(np.int64(0), total.shape)
+        return {site: nothing if place else total for place, site in enumerate(sites)}
+
+    @property
+    def _least(self) -> int:
+        aggregation = self.proposal.plan.aggregation
+        assert aggregation is not None  # whoever made this has looked
+        return aggregation.least(len(self.proposal.federation.sites))
+
+    def _sum(self, parameters: NDArray[np.float32]) -> tuple[list[int], NDArray[np.int64]]:
+        asked, frame = self._request("keys", b"")
+        about = sum_of(self.proposal, asked, self.numbers)
+        summing = Summing(about)
+        keys = self._keys(frame, summing)
+        summing.take_keys(keys.values())
+        shares = self._gathered("shares", joined(list(keys.values())), set(keys), summing.counts_shares).frames
+        summing.take_shares(self._enough(shares))
+        content = np.ascontiguousarray(parameters, "<f4").tobytes() + joined(list(shares.values()))
+        arrived = self._masked(content, set(shares), about.ring)
+        names = " ".join(self.proposal.federation.sites[site].name for site in sorted(arrived)).encode()
+        summing.take_masked(arrived)
+        agreed = self._gathered("agreed", names, set(arrived), summing.counts_agreed).frames
+        revealed = self._gathered("revealed", joined(self._enough(agreed)), set(agreed), summing.counts_revealed).frames
+        try:
+            return sorted(arrived), summing.total(self._enough(revealed))
+        except InvalidParameter as error:  # a site's shares are wrong
+            self._tell(-2, str(error))
+            raise _Void from error
+
+    def _enough(self, frames: Mapping[int, bytes]) -> list[bytes]:
+        if len(frames) < self._least:
+            raise _Void
+        return [frames[site] for site in sorted(frames)]
+
+    def _keys(self, frame: bytes, summing: Summing) -> Mapping[int, bytes]:
+        """Of enough sites, for whom it waits long."""
+        every = set(range(len(self.proposal.federation.sites)))
+        # Whoever was missing isn't waited for again until it is heard of.
+        wanted = every if self._present is None else self._present | self._heard
+        self._heard.clear()
+        found = self._wait("keys", frame, wanted, summing.counts_keys, self._least)
+        if len(found.frames) >= self._least:
+            return dict(sorted(found.frames.items()))
+        if "spent_round" in found.refused.values():  # by a coordinator that died since
+            raise _Void
+        silent = len(every) - len(found.frames) - len(found.refused)
+        got = f"{len(found.refused)} that refuse, {silent} that are silent"
+        raise InvalidParameter("sites", f"at least {self._least} that answer", got)
+
+    def _gathered(self, step: Step, payload: bytes, wanted: set[int], counts: Callable[[bytes], int | None]) -> _Gathered:
+        _, frame = self._request(step, payload)
+        found = self._wait(step, frame, wanted, counts, 0)
+        return _Gathered(dict(sorted(found.frames.items())), found.refused)
+
+    def _masked(self, payload: bytes, wanted: set[int], ring: Ring) -> Mapping[int, Residues]:
+        _, frame = self._request("masked", payload)
+        about = digest(opened(frame).header)
+        answers: dict[int, tuple[Statement, Opened]] = {}
+
+        def counts(sent: bytes) -> int | None:
+            stated = self._stated(sent)
+            if stated is None:
+                return None
+            site, statement, found = stated
+            fits = (statement.request, statement.numbers, statement.width) == (about, ring.numbers, ring.width)
+            if not (fits and len(found.payload) == ring.numbers * ring.width and self.record.fits(statement)):
+                self._uncounted.append((statement, found))
+                return None
+            answers[site] = statement, found
+            return site
+
+        self._wait("masked", frame, wanted, counts, 0)
+        # Sites have charged it, whatever comes of it.
+        self.record.keep(self._number, answers, self._uncounted)
+        self._uncounted.clear()
+        self._present = set(answers)
+        if len(answers) < self._least:
+            raise _Void
+        return {site: ring.unpacked(found.payload) for site, (_, found) in answers.items()}
+
+    def _stated(self, sent: bytes) -> tuple[int, Statement, Opened] | None:
+        """A site's statement in this federation."""
+        try:
+            statement = read(Statement, found := opened(sent))
+        except InvalidParameter:
+            return None
+        site = self.proposal.federation.number(statement.site)
+        if site is None or not found.is_by(self.proposal.federation.sites[site].key):
+            return None
+        return (site, statement, found) if (statement.proposal, statement.round) == (self.proposal.digest, self._number) else None
+
+    def _request(self, step: Step, payload: bytes) -> tuple[SecureRequest, bytes]:
+        request = SecureRequest(
+            proposal=self.proposal.digest,
+            round=self._number,
+            session=self._session,
+            step=step,
+            numbers=self.numbers,
+            payload=digest(payload),
+        )
+        return request, sealed(request, payload, self.key)
+
+    def _wait(self, step: Step, frame: bytes, wanted: set[int], counts: Callable[[bytes], int | None], least: int) -> _Gathered:
+        """Until all who are wanted answered or refused, or time is up; for ``least`` sites it waits ``first_seconds``."""
+        self.line.send(frame)
+        frames, refused = dict[int, bytes](), dict[int, Reason]()
+        sites = len(self.proposal.federation.sites)
+        began = time.monotonic()
+        while not wanted <= frames.keys() | refused.keys() or len(frames) < least:
+            if self.should_stop():
+                raise TrainingStopped(self._number - 1)
+            passed = time.monotonic() - began
+            is_long = step == "keys" and (self._present is None or len(frames) < least)
+            if passed > (self.first_seconds if is_long else self.round_seconds) or sites - len(refused) < least:
+                break
+            sent = self.line.receive(LOOK_SECONDS)
+            if sent is None:
+                continue
+            if (site := counts(sent)) is not None:
+                frames.setdefault(site, sent)
+            elif (found := self._refusal(sent)) is not None:
+                refused[found[0]] = found[1]
+                self._tell(found[0], f"site {self.proposal.federation.sites[found[0]].name} refuses {step}: {found[1]}")
+            elif (site := self._sender(sent)) is not None:
+                self._heard.add(site)
+        return _Gathered(frames, refused)
+
+    def _sender(self, sent: bytes) -> int | None:
+        """Of an answer that is late: it is there again."""
+        try:
+            found = opened(sent)
+            name = json.loads(found.header).get("site")
+        except (ValueError, AttributeError):
+            return None
+        site = self.proposal.federation.number(name)
+        key = None if site is None else self.proposal.federation.sites[site].key
+        signed = key is not None and (found.is_by(key) or is_signed(key, found.signature, DOMAIN + found.header))
+        return site if signed else None
+
+    def _refusal(self, sent: bytes) -> tuple[int, Reason] | None:
+        try:
+            refusal = read(Refusal, found := opened(sent))
+        except InvalidParameter:
+            return None
+        site = self.proposal.federation.number(refusal.site)
+        if site is None or not found.is_by(self.proposal.federation.sites[site].key):
+            return None
+        return (site, refusal.reason) if (refusal.proposal, refusal.round) == (self.proposal.digest, self._number) else None
+
+    def _kept(self, number: int) -> tuple[list[int], NDArray[np.int64]] | None:
+        """What an earlier attempt at the run kept of a round; nothing of one whose sum it hadn't got."""
+        path = self.folder / SUMS / str(number)
+        if path.exists():
+            head, _, content = path.read_bytes().partition(b"\n")
+            return [int(site) for site in head.split()], np.frombuffer(content, "<i8").astype(np.int64)
+        return None if self.record.kept(number) is None else ([], np.zeros(self.numbers, np.int64))
+
+    def _keep(self, number: int, sites: Iterable[int], total: NDArray[np.int64]) -> None:
+        head = " ".join(map(str, sites)).encode()
+        write_atomically(self.folder / SUMS / str(number), head + b"\n" + total.astype("<i8").tobytes())
+
+    def forget(self, step: int) -> None:
+        """A checkpoint holds everything up to this step."""
+        for path in (self.folder / SUMS).glob("[0-9]*"):
+            if int(path.name) <= step:
+                path.unlink()
+
+    def _tell(self, site: int, line: str) -> None:
+        """In the job's log, once for each kind of trouble."""
+        kind = line.rsplit(":", 1)[-1]
+        if (site, kind) not in self._told:
+            self._told.add((site, kind))
+            sys.stderr.write(f"{line}\n")
