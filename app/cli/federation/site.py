@@ -88,7 +88,7 @@ def _noise(plan: ExecutionPlan) -> Iterator[str]:
         return
     secure, nodes = plan.aggregation, plan.sampling.nodes
     shares = secure.honest(nodes)
-    yield f"Noise: standard deviation {plan.noise_std:.6g} on each real number of the sum of all sites, by the shares of {shares} of {nodes} sites"
+    yield f"Noise: standard deviation {plan.noise_std:.6g} on each number of all sites' sum, by the shares of {shares} of {nodes} sites"
     yield f"  your share is {plan.noise_std / shares**0.5:.6g}: {secure.dropouts} sites may drop out, and {secure.colluding} others collude"
     yield "Secure aggregation: your integers leave under masks, and one sum of at least that many honest sites alone becomes known"
 
