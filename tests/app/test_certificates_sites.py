@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,6 +52,15 @@ def test_trust_is_stated_as_it_is(envelope: bytes) -> None:
     assert reading.trust.startswith("Nobody is trusted with a site's data but the site")
     assert "simulated" not in reading.trust
     assert any("nobody else saw its data, its samples or its noise" in one for one in reading.assumptions)
+
+
+def test_with_secure_sums_trust_is_in_enough_honest_sites_and_in_the_masks(tmp_path: Path, settings: Settings) -> None:
+    secure = {"aggregation": {"kind": "secure", "dropouts": 0, "colluding": 0}}
+    reading = Reading(_read(issue_certificate(finished_run(tmp_path, **(FEDERATED | SITES | secure)), settings)).predicate)
+    assert "where of any 2 of the 2 nodes at least 2 are honest: each one samples, clips and adds its share of the noise" in reading.trust
+    assert "can't break X25519, Ed25519, SHA-256, AES-256 or ChaCha20-Poly1305" in reading.trust
+    assert "whole noise" not in reading.trust
+    assert any(line.startswith("  In a round each site sent") and line.endswith("bytes under masks.") for line in reading.done())
 
 
 def test_each_site_is_named_with_what_it_stated(envelope: bytes) -> None:

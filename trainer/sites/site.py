@@ -89,7 +89,7 @@ class Site:
         with self._one_at_a_time:
             try:
                 found = opened(frame)
-                request = read(_kind(found), found)
+                request = read(SecureRequest, found) if _kind(found) is SecureRequest else read(RoundRequest, found)
             except InvalidParameter:
                 return self._refusal(FIRST, 0, "unreadable")
             try:

@@ -112,12 +112,18 @@ class Reading:
     @property
     def trust(self) -> str:
         """Who is trusted, and with what."""
-        plan, connected = self.certificate.plan, bool(self.certificate.run.sites)
-        if isinstance(plan, ExecutionPlan) and plan.aggregation is not None:
-            own = shares.trust(plan, is_connected=connected)
-        else:
+        plan, connected = self._in_shares, bool(self.certificate.run.sites)
+        if plan is None:
             own = sites.TRUST if connected else self.algorithm.TRUST.rstrip(".")
+        else:
+            own = shares.trust(plan, is_connected=connected)
         return f"{own}; {self.kind.custody}" if self.kind.custody else own
+
+    @property
+    def _in_shares(self) -> ExecutionPlan | None:
+        """The plan, if its noise is shares of several nodes."""
+        plan = self.certificate.plan
+        return plan if isinstance(plan, ExecutionPlan) and plan.aggregation is not None else None
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -176,6 +182,8 @@ class Reading:
             yield f"  Data set {of.id}, manifest SHA-256 {of.manifest_sha256}. Its maker says of it (nobody checked that): {of.words!r}"
         yield from self.kind.lines(self.setting, self._history())
         yield from sites.site_lines(run.sites, run.proposal, run.steps_released)
+        if run.sites and (plan := self._in_shares) is not None:
+            yield f"  {shares.sent(plan, run.parameters)}."
         yield f"Released: {self.kind.released(self.setting)}."
         yield f"Held-out records: {self.measured()}."
         yield from announced_lines(self.certificate.announced)

@@ -6,6 +6,7 @@ from typing import Final
 
 from zetadp.trainer.specs.algorithms.aggregation import SecureAggregation
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
+from zetadp.trainer.specs.shares import share_grid
 
 RELEASED: Final = "one sum of the nodes' integers in every round, every model on the way"
 PROOFS: Final = ("shared_noise.md", "secure_sum.md")
@@ -34,6 +35,15 @@ def assumption(plan: ExecutionPlan) -> str:
         f"at most {secure.colluding} of the {nodes} nodes tell an attacker what they know, or add other noise than their share; every "
         "other one does its part"
     )
+
+
+def sent(plan: ExecutionPlan, numbers: int) -> str:
+    r"""What each site sends in a round besides keys and signatures.
+
+    Args:
+      numbers: of the model's real parameters.
+    """
+    return f"In a round each site sent {numbers} integers of {share_grid(plan, numbers).width} bytes under masks"
 
 
 def trust(plan: ExecutionPlan, *, is_connected: bool) -> str:
