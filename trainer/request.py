@@ -48,10 +48,16 @@ def why_not_repeatable(spec: AnyTrainingSpec, runtime: RuntimeSpec, plan: AnyPla
         return "the trainings of a comparison would share their noise"
     if runtime.processes != 1:
         return f"the run is shared by {runtime.processes} processes, and only one would draw from the key"
-    if isinstance(spec, FederatedZetaDpSgd) and spec.federation is not None:
-        return "the noise is drawn at the sites, from random numbers of their own"
+    if isinstance(spec, FederatedZetaDpSgd) and (found := _in_a_federation(spec)) is not None:
+        return found
     if spec.reproducible:
         return "the noise follows from the seed"
     if not plan.is_protected:
         return "nothing that the run releases is protected by noise"
     return None
+
+
+def _in_a_federation(spec: FederatedZetaDpSgd) -> str | None:
+    if spec.federation is not None:
+        return "the noise is drawn at the sites, from random numbers of their own"
+    return None if spec.aggregation is None else "what a node adds to a secure sum isn't a release of its own, and isn't written down"

@@ -15,6 +15,7 @@ from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer import load_train
 from zetadp.trainer.engine.noise.shared import SharedNoise
 from zetadp.trainer.engine.noise.torch_source import TorchSource
+from zetadp.trainer.request import why_not_repeatable
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
 from zetadp.trainer.specs.base import RuntimeSpec
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
@@ -77,6 +78,12 @@ def test_the_sum_has_the_queries_sum_and_the_noise_of_all_shares() -> None:
     assert math.sqrt(NODES) * plan.noise_std / expected == pytest.approx(math.sqrt(8), rel=0.01)
 
 
+def test_no_auditor_repeats_what_is_in_a_sum_alone() -> None:
+    spec = _spec(aggregation=SECURE, reproducible=False, seed=None)
+    why = why_not_repeatable(spec, RuntimeSpec(device="cpu", threads=1), spec.plan())
+    assert why == "what a node adds to a secure sum isn't a release of its own, and isn't written down"
+
+
 def test_too_few_nodes_give_nothing() -> None:
     shares = SharedNoise(_plan(), 100)
     total = shares.integers(torch.zeros(100), _source(0))
@@ -104,7 +111,7 @@ def test_a_run_with_shares_is_certified_as_one_with_whole_noise_and_its_noise_is
             {"aggregation": SECURE, "clipping": {"kind": "adaptive", "quantile": 0.5, "learning_rate": 0.2, "count_share": 0.1}},
             "flat or per_layer",
         ),
-        ({"aggregation": SECURE, "audit": {"canaries": 100}}, "audit must be absent"),
+        ({"aggregation": SECURE, "audit": {"kind": "canaries", "canaries": 100}}, "audit must be absent"),
     ],
 )
 def test_what_shares_are_not_proved_for_is_refused(changes: dict[str, Any], why: str) -> None:
