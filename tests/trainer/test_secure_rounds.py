@@ -50,7 +50,7 @@ class Sites:
         self.draws: list[tuple[int, int]] = []
         self.lost: set[tuple[int, str]] = set()
         self.sent: list[bytes] = []
-        self.bytes = [0] * SITES
+        self.bytes, self.time = [0] * SITES, 0.0
         self._drawing = drawing or (lambda site: lambda _proposal: (NUMBERS, self._draws(site)))
         for site in range(SITES):
             make_ledger(folder / f"{site}.sqlite")
@@ -88,8 +88,8 @@ class Sites:
                 self._waiting.append(answer)
 
     def receive(self, seconds: float) -> bytes | None:
-        """The next answer."""
-        del seconds
+        """The next answer; time passes while there is none."""
+        self.time += 0.0 if self._waiting else seconds
         return self._waiting.popleft() if self._waiting else None
 
     def rounds(self, folder: Path | None = None, numbers: int = NUMBERS) -> SecureRounds:
@@ -105,8 +105,9 @@ class Sites:
             folder=place,
             numbers=numbers,
             should_stop=lambda: False,
-            round_seconds=0.2,
-            first_seconds=0.2,
+            round_seconds=1.0,
+            first_seconds=2.0,
+            now=lambda: self.time,
         )
 
     def charged(self) -> list[int]:

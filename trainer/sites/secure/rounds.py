@@ -56,6 +56,7 @@ class SecureRounds:
       should_stop: of the run.
       round_seconds: how long a step waits for the sites that answered the one before.
       first_seconds: how long the first step waits for enough sites.
+      now: seconds of a clock.
     """
 
     proposal: Proposal
@@ -67,6 +68,7 @@ class SecureRounds:
     should_stop: Callable[[], bool]
     round_seconds: float
     first_seconds: float
+    now: Callable[[], float] = time.monotonic
     _present: set[int] | None = field(default=None, init=False)
     _told: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]], init=False)
     _uncounted: list[tuple[Statement, Opened]] = field(default_factory=list[tuple[Statement, Opened]], init=False)
@@ -201,11 +203,11 @@ class SecureRounds:
         self.line.send(frame)
         frames, refused = dict[int, bytes](), dict[int, Reason]()
         sites = len(self.proposal.federation.sites)
-        began = time.monotonic()
+        began = self.now()
         while not wanted <= frames.keys() | refused.keys() or len(frames) < least:
             if self.should_stop():
                 raise TrainingStopped(self._number - 1)
-            passed = time.monotonic() - began
+            passed = self.now() - began
             is_long = step == "keys" and (self._present is None or len(frames) < least)
             if passed > (self.first_seconds if is_long else self.round_seconds) or sites - len(refused) < least:
                 break
