@@ -134,6 +134,7 @@ def test_a_round_is_the_sum_of_all_sites_whose_statements_are_of_masked_integers
         found = rounds.round(number, PARAMETERS)
         assert (sorted(found), _total(found)) == ([0, 1, 2], _expected([0, 1, 2]))
     assert sites.charged() == [2, 2, 2]
+    assert [(one.answered, one.arrived, one.charged) for one in rounds.standing()] == [(True, 2, 2)] * 3
     records = rounds.record.finished(tmp_path)
     content = (tmp_path / "statements.jsonl").read_bytes()
     assert checked_statements(sites.proposal.federation.sites, sites.proposal.digest, 2, content) == (records, ())

@@ -10,6 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from tests.selection import chosen
 from tests.trainer.secure_harness import NUMBERS, Round, about, integers, plain, signing
@@ -207,6 +208,19 @@ def test_a_site_that_refused_goes_no_further() -> None:
     for frames in (agreed[:3], agreed):
         with pytest.raises(InvalidParameter):
             run.parties[0].revealed(frames)
+
+
+def test_a_site_that_couldnt_draw_signs_nothing() -> None:
+    run = Round(about(5, 1, 1))
+    shares = run.shares(EVERY, run.keys(EVERY))
+
+    def broken() -> NDArray[np.int64]:
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        run.parties[0].masked(shares, broken)
+    with pytest.raises(InvalidParameter, match=STEP):
+        run.parties[0].agreed(EVERY)
 
 
 def test_wrong_shares_give_no_sum() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final, Protocol, final
 
@@ -98,17 +98,7 @@ class Rounds:
 
     def standing(self) -> tuple[SiteStanding, ...]:
         """Of every site, after the last round."""
-        present = self._present or set[int]()
-        return tuple(
-            SiteStanding(
-                name=record.name,
-                answered=number in present,
-                refusal=None if number in present else self._reasons.get(number),
-                arrived=record.arrived,
-                charged=record.charged,
-            )
-            for number, record in enumerate(self.record.records())
-        )
+        return standing_of(self.record, self.answered, self._reasons)
 
     def _answers(self, kept: Sequence[Opened], asked: str) -> Answers:
         """What counted when the round was over, if it was asked for the same parameters."""
@@ -194,6 +184,25 @@ class Rounds:
         if (site, kind) not in self._told:
             self._told.add((site, kind))
             sys.stderr.write(f"{line}\n")
+
+
+def standing_of(record: FederationRecord, answered: Set[int], reasons: Mapping[int, Reason]) -> tuple[SiteStanding, ...]:
+    r"""Of every site, after a round.
+
+    Args:
+      answered: numbers of the sites whose answers count.
+      reasons: why others refused.
+    """
+    return tuple(
+        SiteStanding(
+            name=one.name,
+            answered=number in answered,
+            refusal=None if number in answered else reasons.get(number),
+            arrived=one.arrived,
+            charged=one.charged,
+        )
+        for number, one in enumerate(record.records())
+    )
 
 
 def integers_released(numbers: int, *, is_complex: bool) -> int:

@@ -6,7 +6,8 @@ Proof: mechanisms/proofs/secure_sum.md. Secrets live in this object alone and ar
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from typing import Final, final
 
 import numpy as np
@@ -51,9 +52,9 @@ class Party:
 
     def keys(self) -> bytes:
         """The site's public keys, new for this sum."""
-        self._begins("keys")
-        payload = self._sharing.public_key().public_bytes_raw() + self._masking.public_key().public_bytes_raw()
-        return self._sealed("keys", FIRST, payload)
+        with self._step("keys"):
+            payload = self._sharing.public_key().public_bytes_raw() + self._masking.public_key().public_bytes_raw()
+            return self._sealed("keys", FIRST, payload)
 
     def shares(self, keys: Iterable[bytes]) -> bytes:
         r"""The site's secrets in shares, one of each for every site, encrypted.
@@ -63,22 +64,22 @@ class Party:
         Raises:
           InvalidParameter: the step was taken, the site's own keys aren't among them, or as ``roster_of``.
         """
-        self._begins("shares")
-        roster = roster_of(self._about, keys)
-        own = roster.keys.get(self._number)
-        if own is None or own.masking != self._masking.public_key().public_bytes_raw():
-            raise InvalidParameter("keys", "a list with the site's own", sorted(roster.keys))
-        self._roster = roster
-        points = [number + 1 for number in roster.keys]
-        seeds = split(self._seed, points, self._about.least)
-        privates = split(self._masking.private_bytes_raw(), points, self._about.least)
-        self._shares[self._number] = seeds[self._number + 1], privates[self._number + 1]
-        payload = bytes.fromhex(digest(self._seed))
-        for other in self._others(roster.keys):
-            cipher = ChaCha20Poly1305(self._shared_key(roster, other, self._number, other))
-            payload += cipher.encrypt(_NONCE, seeds[other + 1] + privates[other + 1], roster.salt)
-        self._own = self._sealed("shares", roster.digest, payload)
-        return self._own
+        with self._step("shares"):
+            roster = roster_of(self._about, keys)
+            own = roster.keys.get(self._number)
+            if own is None or own.masking != self._masking.public_key().public_bytes_raw():
+                raise InvalidParameter("keys", "a list with the site's own", sorted(roster.keys))
+            self._roster = roster
+            points = [number + 1 for number in roster.keys]
+            seeds = split(self._seed, points, self._about.least)
+            privates = split(self._masking.private_bytes_raw(), points, self._about.least)
+            self._shares[self._number] = seeds[self._number + 1], privates[self._number + 1]
+            payload = bytes.fromhex(digest(self._seed))
+            for other in self._others(roster.keys):
+                cipher = ChaCha20Poly1305(self._shared_key(roster, other, self._number, other))
+                payload += cipher.encrypt(_NONCE, seeds[other + 1] + privates[other + 1], roster.salt)
+            self._own = self._sealed("shares", roster.digest, payload)
+            return self._own
 
     def masked(self, shares: Collection[bytes], draw: Callable[[], NDArray[np.int64]]) -> Residues:
         r"""The site's integers under its masks, (numbers,).
@@ -90,29 +91,29 @@ class Party:
           InvalidParameter: the step was taken, a share isn't for this site, the site's own message isn't among them, or as
             ``all_received``.
         """
-        self._begins("masked")
-        roster = self._known()
-        length = COMMITMENT_BYTES + SEALED_BYTES * (len(roster.keys) - 1)
-        found = all_received(
-            self._about, "shares", roster.digest, shares, lambda one: one.site in roster.keys and len(one.payload) == length
-        )
-        if self._own not in shares:
-            raise InvalidParameter("shares", "a list with the site's own", sorted(found))
-        for other in self._others(found):
-            # A site's message has no shares for itself.
-            place = COMMITMENT_BYTES + SEALED_BYTES * sorted(roster.keys.keys() - {other}).index(self._number)
-            cipher = ChaCha20Poly1305(self._shared_key(roster, other, other, self._number))
-            try:
-                both = cipher.decrypt(_NONCE, found[other].payload[place : place + SEALED_BYTES], roster.salt)
-            except InvalidTag as error:
-                raise InvalidParameter("shares", "encrypted for this site", self._about.federation.sites[other].name) from error
-            self._shares[other] = both[:SHARE_BYTES], both[SHARE_BYTES:]
-        ring = self._about.ring
-        total = ring.mask(expanded(self._seed, roster.salt))
-        for other in self._others(found):
-            mask = ring.mask(pair_key(self._masking, roster, self._number, other))
-            total = total + mask if self._number < other else total - mask
-        return ring.residues(draw()) + total
+        with self._step("masked"):
+            roster = self._known()
+            length = COMMITMENT_BYTES + SEALED_BYTES * (len(roster.keys) - 1)
+            found = all_received(
+                self._about, "shares", roster.digest, shares, lambda one: one.site in roster.keys and len(one.payload) == length
+            )
+            if self._own not in shares:
+                raise InvalidParameter("shares", "a list with the site's own", sorted(found))
+            for other in self._others(found):
+                # A site's message has no shares for itself.
+                place = COMMITMENT_BYTES + SEALED_BYTES * sorted(roster.keys.keys() - {other}).index(self._number)
+                cipher = ChaCha20Poly1305(self._shared_key(roster, other, other, self._number))
+                try:
+                    both = cipher.decrypt(_NONCE, found[other].payload[place : place + SEALED_BYTES], roster.salt)
+                except InvalidTag as error:
+                    raise InvalidParameter("shares", "encrypted for this site", self._about.federation.sites[other].name) from error
+                self._shares[other] = both[:SHARE_BYTES], both[SHARE_BYTES:]
+            ring = self._about.ring
+            total = ring.mask(expanded(self._seed, roster.salt))
+            for other in self._others(found):
+                mask = ring.mask(pair_key(self._masking, roster, self._number, other))
+                total = total + mask if self._number < other else total - mask
+            return ring.residues(draw()) + total
 
     def agreed(self, arrived: Iterable[int]) -> bytes:
         r"""The site's signature on whose shares were handed out and whose masked integers arrived, as the coordinator told it.
@@ -123,12 +124,12 @@ class Party:
           InvalidParameter: the step was taken, the site itself isn't among them, nor at least as many as have to stay, or one that
             handed out no shares is.
         """
-        self._begins("agreed")
-        roster, told = self._known(), frozenset(arrived)
-        if self._number not in told or len(told) < self._about.least or not told <= self._shares.keys():
-            raise InvalidParameter("arrived", f"this site and others with shares, at least {self._about.least} in all", sorted(told))
-        self._arrived = told
-        return self._sealed("agreed", roster.digest, view_of(self._shares, told))
+        with self._step("agreed"):
+            roster, told = self._known(), frozenset(arrived)
+            if self._number not in told or len(told) < self._about.least or not told <= self._shares.keys():
+                raise InvalidParameter("arrived", f"this site and others with shares, at least {self._about.least} in all", sorted(told))
+            self._arrived = told
+            return self._sealed("agreed", roster.digest, view_of(self._shares, told))
 
     def revealed(self, agreed: Iterable[bytes]) -> bytes:
         r"""For each site whose integers arrived the share of its seed, for each other site that of its key; never both.
@@ -138,19 +139,21 @@ class Party:
         Raises:
           InvalidParameter: the step was taken, a view is another one, or as ``all_received``.
         """
-        self._begins("revealed")
-        roster, view = self._known(), view_of(self._shares, self._arrived)
-        _ = all_received(self._about, "agreed", roster.digest, agreed, lambda one: one.payload == view and one.site in self._arrived)
-        shares, self._shares = self._shares, {}
-        payload = b"".join(shares[number][0 if number in self._arrived else 1] for number in sorted(shares))
-        return self._sealed("revealed", roster.digest, payload)
+        with self._step("revealed"):
+            roster, view = self._known(), view_of(self._shares, self._arrived)
+            _ = all_received(self._about, "agreed", roster.digest, agreed, lambda one: one.payload == view and one.site in self._arrived)
+            shares, self._shares = self._shares, {}
+            payload = b"".join(shares[number][0 if number in self._arrived else 1] for number in sorted(shares))
+            return self._sealed("revealed", roster.digest, payload)
 
-    def _begins(self, step: str) -> None:
-        """Each step once, in their order; one that fails was taken."""
-        if STEPS[self._next : self._next + 1] != (step,):
-            self._next = len(STEPS)
+    @contextmanager
+    def _step(self, step: str) -> Generator[None]:
+        """Each step once, in their order; one that fails is the last."""
+        place, self._next = self._next, len(STEPS)
+        if STEPS[place : place + 1] != (step,):
             raise InvalidParameter("step", "the one after the last", step)
-        self._next += 1
+        yield
+        self._next = place + 1
 
     def _known(self) -> Roster:
         if self._roster is None:

@@ -19,14 +19,15 @@ from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.durable import write_atomically
 from zetadp.trainer.errors import TrainingStopped
 from zetadp.trainer.sites.keys import is_signed
-from zetadp.trainer.sites.messages import Opened, Reason, Refusal, SecureRequest, Statement, Step, digest, opened, read, sealed
+from zetadp.trainer.sites.messages import Opened, Refusal, SecureRequest, Statement, Step, digest, opened, read, sealed
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.record import FederationRecord
-from zetadp.trainer.sites.rounds import LOOK_SECONDS, Line
+from zetadp.trainer.sites.rounds import LOOK_SECONDS, Line, standing_of
 from zetadp.trainer.sites.secure.masks import Residues, Ring
 from zetadp.trainer.sites.secure.parts import DOMAIN
 from zetadp.trainer.sites.secure.requests import joined, sum_of
 from zetadp.trainer.sites.secure.summing import Summing
+from zetadp.trainer.specs.algorithms.federation import Reason, SiteStanding
 
 SUMS = "sums"
 
@@ -72,6 +73,9 @@ class SecureRounds:
     _present: set[int] | None = field(default=None, init=False)
     _told: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]], init=False)
     _uncounted: list[tuple[Statement, Opened]] = field(default_factory=list[tuple[Statement, Opened]], init=False)
+    answered: frozenset[int] = field(default=frozenset(), init=False)
+    """The numbers of the sites in the last round's sum."""
+    _reasons: dict[int, Reason] = field(default_factory=dict[int, Reason], init=False)
     _heard: set[int] = field(default_factory=set[int], init=False)
     _number: int = field(default=0, init=False)
     _session: str = field(default="", init=False)
@@ -87,6 +91,7 @@ class SecureRounds:
         kept = self._kept(number)
         if kept is None:
             self._number, self._session = number, secrets.token_hex(32)
+            self._reasons.clear()
             try:
                 sites, total = self._sum(parameters)
             except _Void:
@@ -96,6 +101,7 @@ class SecureRounds:
             self._keep(number, sites, total)
         else:
             sites, total = kept
+        self.answered = frozenset(sites)
         nothing = np.broadcast_to(np.int64(0), total.shape)
         return {site: nothing if place else total for place, site in enumerate(sites)}
 
@@ -217,7 +223,7 @@ class SecureRounds:
             if (site := counts(sent)) is not None:
                 frames.setdefault(site, sent)
             elif (found := self._refusal(sent)) is not None:
-                refused[found[0]] = found[1]
+                refused[found[0]] = self._reasons[found[0]] = found[1]
                 self._tell(found[0], f"site {self.proposal.federation.sites[found[0]].name} refuses {step}: {found[1]}")
             elif (site := self._sender(sent)) is not None:
                 self._heard.add(site)
@@ -256,6 +262,10 @@ class SecureRounds:
     def _keep(self, number: int, sites: Iterable[int], total: NDArray[np.int64]) -> None:
         head = " ".join(map(str, sites)).encode()
         write_atomically(self.folder / SUMS / str(number), head + b"\n" + total.astype("<i8").tobytes())
+
+    def standing(self) -> tuple[SiteStanding, ...]:
+        """Of every site, after the last round."""
+        return standing_of(self.record, self.answered, self._reasons)
 
     def forget(self, step: int) -> None:
         """A checkpoint holds everything up to this step."""

@@ -8,6 +8,7 @@ const REFUSALS = {
   other_code: "it runs other code than was agreed on",
   budget: "its own budget admits no further round",
   spent_round: "its answer was lost, and it draws no second noise for a round",
+  protocol: "the step isn't the next one of a secure sum, or what came with it isn't right",
   failed: "an error at the site; the round is charged",
 };
 
