@@ -232,7 +232,14 @@ def test_the_release_is_divided_by_public_constants_whatever_was_drawn(algorithm
     moved: list[Tensor] = []
 
     def plain_descent(
-        _optimizer: object, state: dict[str, Tensor], parameters: Tensor, gradient: Tensor, _step: int, _steps: int, _noise_std: float
+        _optimizer: object,
+        state: dict[str, Tensor],
+        parameters: Tensor,
+        gradient: Tensor,
+        _step: int,
+        _steps: int,
+        _noise_std: float,
+        _into: Tensor | None,
     ) -> tuple[Tensor, dict[str, Tensor]]:
         moved.append(gradient)
         return parameters - gradient, state
