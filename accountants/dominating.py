@@ -27,7 +27,7 @@ from decimal import Decimal, localcontext
 from functools import lru_cache
 
 from zetadp.accountants.allocation.density import Allocated
-from zetadp.accountants.densities import DENSITIES, RESPONSE, Density, LocationDensity, density_of
+from zetadp.accountants.densities import DENSITIES, Density, LocationDensity, density_of
 from zetadp.accountants.densities.mixtures import Mixture
 from zetadp.accountants.displaced import Displaced
 from zetadp.accountants.leaf import Leaf, Selection, unshuffled
@@ -160,7 +160,10 @@ def _guaranteed(family: Density, leaf: Leaf, move: float) -> Pair | str:
         return f"{leaf.scheme} samples of pure epsilon-DP, or groups with a fixed size, have no dominating pair that is proved here"
     q, is_zeroed = leaf.probability, adjacency is Adjacency.ZERO_OUT
     displaces = is_fixed and (adjacency is Adjacency.ADD_REMOVE or (is_zeroed and q < 1.0))
-    return Pair(RESPONSE, Mixture((1.0,), (leaf.group * _amplified(2.0 * epsilon if displaces else epsilon, q),)), _NULL)
+    distance = leaf.group * _amplified(2.0 * epsilon if displaces else epsilon, q)
+    response = density_of(ResponseLoss(distance))
+    assert response is not None  # it has one at every distance
+    return Pair(response, Mixture((1.0,), (distance,)), _NULL)
 
 
 def _amplified(epsilon: float, q: float) -> float:

@@ -65,7 +65,7 @@ from zetadp.trainer.data import DataSpec
 from zetadp.trainer.specs.descent import GradientOptimizer, Optimizer, Schedule
 from zetadp.trainer.specs.findings.runs import AnyAudit
 from zetadp.trainer.specs.models.layer_spec import LayerSpec, PlainLayer
-from zetadp.trainer.specs.models.named_networks import ModelSpec
+from zetadp.trainer.specs.models.named_networks import ModelSpec, Written
 from zetadp.trainer.specs.obfuscation.architectures import ProcessingLayer
 from zetadp.trainer.specs.samplers import AnySampler
 from zetadp.trainer.specs.strategy import AnyNoise
@@ -106,6 +106,7 @@ UNIONS: dict[str, object] = {
     "ShortAnswer": ShortAnswer,
     "Spent": Spent,
     "TrainingSpec": AnyTrainingSpec,
+    "WrittenModelSpec": Written,
 }
 """The unions that the OpenAPI document describes once, by these names."""
 

@@ -277,8 +277,8 @@ def test_a_sample_that_is_never_cut_is_a_poisson_sample_and_one_that_always_is_h
 
 
 @pytest.mark.parametrize("group", [2, 5])
-def test_groups_with_samples_that_are_cut_are_refused(group):
-    reason = unsupported_reason(leaf(GAUSSIAN, 0.3, "truncated_poisson", group, truncation=(4, 10)))
+def test_groups_with_samples_that_are_cut_are_refused_where_one_replaces_another(group):
+    reason = unsupported_reason(leaf(GAUSSIAN, 0.3, "truncated_poisson", group, adjacency="replace_one", move=2.0, truncation=(4, 10)))
     assert reason is not None
     assert "largest size" in reason
 

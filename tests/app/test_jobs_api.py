@@ -61,7 +61,7 @@ def test_submission_answers_with_the_place_of_the_job_that_is_to_be_prepared(cli
         ({"spec": spec(), "labels": {"a b": "c"}}, "labels"),
         ({"spec": spec(), "runtime": {"device": "abacus"}}, "runtime.device"),
         ({"spec": spec(data={**spec()["data"], "split_by": "position"})}, "spec.data.split_by"),
-        ({"spec": spec(audit={"canaries": 100}), "runtime": {"processes": 2}}, "runtime.processes"),
+        ({"spec": spec(audit={"kind": "canaries", "canaries": 100}), "runtime": {"processes": 2}}, "runtime.processes"),
     ],
 )
 def test_bad_submission_is_refused_by_the_name_of_its_field_and_stores_nothing(client: TestClient, body: Submission, field: str) -> None:

@@ -98,8 +98,8 @@ PUBLIC = {"kind": "public_held_out"}
     [
         {"evaluation": PUBLIC},
         {"evaluation": {"kind": "private_accuracy", "noise_std": 5.0, "every_steps": 3}},
-        {"clipping": {"kind": "per_layer"}, "audit": {"canaries": 100}},
-        {"augmentation": {"copies": 2, "phase": True}, "audit": {"canaries": 100}},
+        {"clipping": {"kind": "per_layer"}, "audit": {"kind": "canaries", "canaries": 100}},
+        {"augmentation": {"copies": 2, "phase": True}, "audit": {"kind": "canaries", "canaries": 100}},
         {
             "augmentation": {"copies": 2, "phase": True},
             "model": {
@@ -129,7 +129,7 @@ def test_records_on_disk_give_the_same_model_and_figures_as_records_in_memory(
 def test_users_are_units_with_records_on_disk_too(spec_json: dict[str, Any], uploaded: Callable[..., Path], tmp_path: Path) -> None:
     uploaded(_data(users=True), "patient")
     privacy = {**spec_json["privacy"], "unit": "patient"}
-    changes = {"records_per_user": 3, "expected_batch_size": 4, "audit": {"canaries": 100}}
+    changes = {"records_per_user": 3, "expected_batch_size": 4, "audit": {"kind": "canaries", "canaries": 100}}
     _alike(_spec(spec_json, privacy=privacy, **changes), tmp_path / "plain")
     _alike(_spec(spec_json, privacy=privacy, augmentation={"copies": 2, "phase": True}, **changes), tmp_path / "variants")
 
