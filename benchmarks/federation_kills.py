@@ -148,7 +148,8 @@ def main() -> None:
         _say(f"  the models are {'equal to the bit' if models[0] == models[1] else 'different'}")
         certificate = federation.certificate(report)
         found = verify(certificate, jwks(federation.service), artifacts)
-        _say(f"the certificate is {found.verdict}; {json.dumps([c.detail for c in found.checks if c.name == 'sites'])}")
+        told = [check.detail for check in found.checks if check.name == "sites" or check.status == "failed"]
+        _say(f"the certificate is {found.verdict}; {json.dumps(told)}")
 
 
 if __name__ == "__main__":

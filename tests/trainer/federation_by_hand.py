@@ -141,7 +141,9 @@ class Federation:
         """Of a run that ended, with its files."""
         now, artifacts = datetime.now(UTC), self.folder / "work" / "artifacts"
         files = {path.name: path for path in artifacts.iterdir()}
-        given = CertificateInput("job", self.spec, self.runtime, self.proposal.plan, report, files, now, now, attempts=2)
+        given = CertificateInput(
+            "job", self.spec, self.runtime, self.proposal.plan, report, files, now, now, attempts=report.resumptions + 1
+        )
         return issue_certificate(given, self.service)
 
     @property
