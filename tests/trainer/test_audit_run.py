@@ -14,7 +14,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from tests.selection import chosen
-from tests.trainer.test_adversaries_noise import FAR, REPEATING, Release
+from tests.trainer.broken_noise import FAR, REPEATING, Release
 from zetadp import accountants
 from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, NoiseSource
 from zetadp.mechanisms.errors import InvalidParameter

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling.key_stream import KeyStream
-from zetadp.trainer.engine import run, self_test
+from zetadp.trainer.engine import self_test
 from zetadp.trainer.engine.gradients import clipping
 from zetadp.trainer.engine.noise import torch_kernel
 from zetadp.trainer.specs.findings.devices import Check
@@ -93,14 +93,14 @@ def test_what_is_broken_fails(
 def test_a_run_is_refused_where_a_check_fails_and_says_that_none_did(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [Check(name="noise", passed=True, found="bits"), Check(name="products", passed=None, found="nothing")]
     monkeypatch.setattr(self_test, "checks", lambda _device: found)
-    monkeypatch.setattr(run, "hardware", lambda _device: "card")
+    monkeypatch.setattr(self_test, "hardware", lambda _device: "card")
     self_test.checked.cache_clear()
-    assert run.described(torch.device("cuda")) == "card, self-test passed (noise)"
-    assert run.described(CPU) == "card"
+    assert self_test.described(torch.device("cuda")) == "card, self-test passed (noise)"
+    assert self_test.described(CPU) == "card"
     found.append(Check(name="sums", passed=False, found="other numbers"))
     self_test.checked.cache_clear()
     with pytest.raises(InvalidParameter, match=r"gpu-selftest, got .*cuda, where these fail: sums \(other numbers\)"):
-        run.described(torch.device("cuda"))
+        self_test.described(torch.device("cuda"))
     self_test.checked.cache_clear()
 
 

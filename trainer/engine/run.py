@@ -23,7 +23,7 @@ from zetadp.mechanisms.sampling.source import RandomOrigin
 from zetadp.trainer.data import DataSetFacts, data_set_facts
 from zetadp.trainer.engine import self_test
 from zetadp.trainer.engine.checkpoint import Checkpoint, discard_unfinished, load_checkpoint, save_checkpoint, state_digest, write_tensors
-from zetadp.trainer.engine.environment import hardware, prepare_torch, versions
+from zetadp.trainer.engine.environment import prepare_torch, versions
 from zetadp.trainer.engine.loop import TrainingState
 from zetadp.trainer.engine.noise.run_key import run_key
 from zetadp.trainer.engine.publisher import Evaluation, Follower, Publisher
@@ -251,7 +251,7 @@ class Attempt:
             checkpoints_released=publisher.checkpoints,
             parameters=ending.parameters,
             versions=versions(),
-            hardware=described(setting.device),
+            hardware=self_test.described(setting.device),
             training_seconds=publisher.seconds,
             noise_test=ending.noise_test,
             sample_test=ending.sample_test,
@@ -260,11 +260,6 @@ class Attempt:
             sites=ending.sites,
             proposal=ending.proposal,
         )
-
-
-def described(device: torch.device) -> str:
-    """The hardware, and of an accelerator that its self-test passed. Raises InvalidParameter if it doesn't."""
-    return f"{hardware(device)}, {self_test.checked(device)}" if device.type == "cuda" else hardware(device)
 
 
 def begin(algorithm: Algorithm, options: RunOptions, executed: int) -> Attempt:
@@ -316,7 +311,7 @@ def _setting(team: Team, algorithm: Algorithm, facts: DataSetFacts, options: Run
     """This process's setting, and the checkpoint to continue from, if there is one."""
     share = 1 if team.size == 1 else TeamPlace.told().share(team.size)
     device, path = prepare_torch(options.runtime, share), options.workdir / CHECKPOINT
-    _ = described(device)  # refuses an accelerator that fails its self-test, before anything is read
+    _ = self_test.described(device)  # refuses an accelerator that fails its self-test, before anything is read
     digest = request_digest(algorithm.spec, algorithm.plan, facts)
     _check_same(team, digest, device)
     if team.rank == 0:

@@ -84,6 +84,11 @@ def checked(device: torch.device) -> str:
     return f"self-test passed ({', '.join(one.name for one in found if one.passed)})"
 
 
+def described(device: torch.device) -> str:
+    """The hardware, and of an accelerator that its self-test passed. Raises InvalidParameter if it doesn't."""
+    return f"{hardware(device)}, {checked(device)}" if device.type == "cuda" else hardware(device)
+
+
 def two_processes(device: torch.device, folder: Path) -> Check:
     """Whether both get the same bits of a sum; ``folder`` is writable by this user alone."""
     name = "two processes"

@@ -22,7 +22,8 @@ from zetadp.trainer.engine.membership import at_one_place, units_at_nodes
 from zetadp.trainer.engine.network_run import NoisyGradients, PreparedNetwork
 from zetadp.trainer.engine.noise.randomness import randomness_of
 from zetadp.trainer.engine.requests import request_digest
-from zetadp.trainer.engine.run import Setting, described
+from zetadp.trainer.engine.run import Setting
+from zetadp.trainer.engine.self_test import described
 from zetadp.trainer.engine.team.interface import Alone, Team
 from zetadp.trainer.sites.agreements import check_proposal, spec_at_site
 from zetadp.trainer.sites.proposal import Proposal
