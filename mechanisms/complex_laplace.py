@@ -2,19 +2,15 @@ r"""Laplace noise on complex vectors: the real mechanism on their real and imagi
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self, final
+from typing import ClassVar, Literal, final
 
-from pydantic import model_validator
-
-from zetadp.mechanisms.base import AdditiveNoise, Adjacency, Assumption, Facts, Positive, Sensitivity, Step, size_of, with_laplace_noise
-from zetadp.mechanisms.local import quotient_up
-from zetadp.mechanisms.loss import LaplaceLoss
-from zetadp.mechanisms.sampling.grid import contraction
+from zetadp.mechanisms.base import Assumption, Facts, Step, size_of, with_laplace_noise
+from zetadp.mechanisms.laplace import LaplaceNoise
 from zetadp.mechanisms.sampling.source import Array, NoiseSource
 
 
 @final
-class ComplexLaplace(AdditiveNoise):
+class ComplexLaplace(LaplaceNoise):
     r"""Adds independent Laplace noise to real and imaginary part of every coordinate: (l1 / scale, 0)-DP, exactly.
 
     l1 is the largest sum over all coordinates of \|Re d\| + \|Im d\| for a move d. Where other bounds are known, l1 is at most sqrt(2)
@@ -43,45 +39,20 @@ class ComplexLaplace(AdditiveNoise):
     )
 
     kind: Literal["complex_laplace"] = "complex_laplace"
-    scale: Positive
-
-    @classmethod
-    def example(cls) -> Self:
-        return cls(scale=1.0, sensitivity=Sensitivity(l1=1.0, adjacency=Adjacency.ADD_REMOVE, unit="record"))
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        _ = self.sensitivity.stated_l1
-        self.sensitivity.refuse_parts()
-        return self
 
     @property
     def is_complex(self) -> bool:
         return True
-
-    @property
-    def noise_scale(self) -> float:
-        return self.scale
 
     def noise(self, shape: tuple[int, ...], source: NoiseSource[Array]) -> Array:
         # Real pairs, as for complex Gaussian noise.
         real, imaginary = source.standard_laplace(shape), source.standard_laplace(shape)
         return real * self.scale + imaginary * (1j * self.scale)
 
-    def contracted_to(self, numbers: int) -> float:
-        """The factor that a value of so many real numbers is multiplied by before rounding (``grid``): its inverse widens the noise."""
-        return contraction(self.least_distance(), numbers, "l1")
-
     def release(self, value: Array, source: NoiseSource[Array]) -> Array:
         self.check_kind(value, source)
         pairs = source.pairs(value)
         return source.complex(with_laplace_noise(self.scale, self.contracted_to(size_of(pairs)), pairs, source))
-
-    def privacy_loss(self) -> LaplaceLoss:
-        return LaplaceLoss(quotient_up(self.sensitivity.stated_l1, self.scale))
-
-    def scaled(self, factor: float) -> Self:
-        return type(self)(scale=self.scale * factor, sensitivity=self.sensitivity)
 
     def derivation(self) -> tuple[Step, ...]:
         return (

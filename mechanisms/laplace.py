@@ -1,4 +1,4 @@
-r"""The Laplace mechanism on real vectors."""
+r"""The Laplace mechanism on real vectors, and what complex vectors share with it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,46 @@ from zetadp.mechanisms.sampling.grid import contraction
 from zetadp.mechanisms.sampling.source import Array, NoiseSource
 
 
+class LaplaceNoise(AdditiveNoise):
+    r"""Independent Laplace noise of one scale on every real component, for a sensitivity with l1 over all of them.
+
+    Attributes:
+      scale: b of each real component, in units of the query.
+    """
+
+    scale: Positive
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(scale=1.0, sensitivity=Sensitivity(l1=1.0, adjacency=Adjacency.ADD_REMOVE, unit="record"))
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        _ = self.sensitivity.stated_l1
+        self.sensitivity.refuse_parts()
+        return self
+
+    @property
+    @final
+    def noise_scale(self) -> float:
+        return self.scale
+
+    @final
+    def contracted_to(self, numbers: int) -> float:
+        """The factor that a value of so many real numbers is multiplied by before rounding (``grid``): its inverse widens the noise."""
+        return contraction(self.least_distance(), numbers, "l1")
+
+    @final
+    def privacy_loss(self) -> LaplaceLoss:
+        return LaplaceLoss(quotient_up(self.sensitivity.stated_l1, self.scale))
+
+    @final
+    def scaled(self, factor: float) -> Self:
+        return type(self)(scale=self.scale * factor, sensitivity=self.sensitivity)
+
+
 @final
-class Laplace(AdditiveNoise):
+class Laplace(LaplaceNoise):
     r"""Adds independent Laplace noise of density e^{-|x| / scale} / (2 scale) to every coordinate: (l1 / scale, 0)-DP, exactly.
 
     Attributes:
@@ -39,44 +77,19 @@ class Laplace(AdditiveNoise):
     )
 
     kind: Literal["laplace"] = "laplace"
-    scale: Positive
-
-    @classmethod
-    def example(cls) -> Self:
-        return cls(scale=1.0, sensitivity=Sensitivity(l1=1.0, adjacency=Adjacency.ADD_REMOVE, unit="record"))
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        _ = self.sensitivity.stated_l1
-        self.sensitivity.refuse_parts()
-        return self
 
     @property
     def is_complex(self) -> bool:
         return False
-
-    @property
-    def noise_scale(self) -> float:
-        return self.scale
 
     def noise(self, shape: tuple[int, ...], source: NoiseSource[Array]) -> Array:
         noise = source.standard_laplace(shape)
         noise *= self.scale
         return noise
 
-    def contracted_to(self, numbers: int) -> float:
-        """The factor that a value of so many real numbers is multiplied by before rounding (``grid``): its inverse widens the noise."""
-        return contraction(self.least_distance(), numbers, "l1")
-
     def release(self, value: Array, source: NoiseSource[Array]) -> Array:
         self.check_kind(value, source)
         return with_laplace_noise(self.noise_scale, self.contracted_to(size_of(value)), value, source)
-
-    def privacy_loss(self) -> LaplaceLoss:
-        return LaplaceLoss(quotient_up(self.sensitivity.stated_l1, self.scale))
-
-    def scaled(self, factor: float) -> Self:
-        return type(self)(scale=self.scale * factor, sensitivity=self.sensitivity)
 
     def derivation(self) -> tuple[Step, ...]:
         return (
