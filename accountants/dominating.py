@@ -159,8 +159,10 @@ def _guaranteed(family: Density, leaf: Leaf, move: float) -> Pair | str:
     if leaf.scheme not in ("poisson", "fixed_size") or (is_fixed and leaf.group > 1):
         return f"{leaf.scheme} samples of pure epsilon-DP, or groups with a fixed size, have no dominating pair that is proved here"
     q, is_zeroed = leaf.probability, adjacency is Adjacency.ZERO_OUT
-    displaces = is_fixed and (adjacency is Adjacency.ADD_REMOVE or (is_zeroed and q < 1.0))
+    displaces = is_fixed and (adjacency is Adjacency.ADD_REMOVE or is_zeroed)
     distance = leaf.group * _amplified(2.0 * epsilon if displaces else epsilon, q)
+    if is_fixed and is_zeroed:
+        distance = min(distance, epsilon)
     response = density_of(ResponseLoss(distance))
     assert response is not None  # it has one at every distance
     return Pair(response, Mixture((1.0,), (distance,)), _NULL)

@@ -187,22 +187,22 @@ CIPHER static Py_ssize_t all_streamed(
     const Py_ssize_t size = single ? 4 : 8;
     const int room = has_room(by);
     uint64_t word[STREAMED];
-    uint8_t given[8 * STREAMED];
+    union { float single[STREAMED]; double wide[STREAMED]; } given;
     Py_ssize_t found = 0;
     int broken = 0;
     for (Py_ssize_t first = 0; first < count; first += STREAMED) {
         const Py_ssize_t some = count - first < STREAMED ? count - first : STREAMED, eights = room ? some / 8 * 8 : 0;
         for (Py_ssize_t i = 0; i < some; i += 2 * BLOCKS) encrypted(&schedule, block + (uint64_t)(first + i) / 2, (uint8_t *)(word + i));
-        memcpy(given, (const uint8_t *)value + first * size, (size_t)(some * size));
+        memcpy(&given, (const uint8_t *)value + first * size, (size_t)(some * size));
         void *const into = (uint8_t *)out + first * size;
-        Py_ssize_t fresh = eights ? eight_noised(word, column, given, into, rest + found, eights, by, single) : 0, more;
+        Py_ssize_t fresh = eights ? eight_noised(word, column, &given, into, rest + found, eights, by, single) : 0, more;
         broken |= fresh < 0;
         fresh = fresh < 0 ? 0 : fresh;
-        more = some > eights ? all_noised(word, column, given, into, rest + found + fresh, eights, some, by, single) : 0;
+        more = some > eights ? all_noised(word, column, &given, into, rest + found + fresh, eights, some, by, single) : 0;
         broken |= more < 0;
         for (const Py_ssize_t end = found + fresh + (more < 0 ? 0 : more); found < end; found++) {
             const Py_ssize_t place = (Py_ssize_t)rest[found];
-            left[found] = single ? (double)((const float *)given)[place] : ((const double *)given)[place];
+            left[found] = single ? (double)given.single[place] : given.wide[place];
             rest[found] = ((int64_t)(first + place) << 1) | (int64_t)((word[place] >> OFFSET_BITS) & 1);
         }
     }

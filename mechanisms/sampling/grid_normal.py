@@ -36,6 +36,9 @@ TOTAL: Final = COLUMNS << THRESHOLD_BITS
 BLOCK: Final = 1 << 15
 """Words per block, so that they and the numbers made from them stay in a core's cache."""
 
+TOGETHER: Final = 1 << 16
+"""Numbers of a vector whose rest is drawn together."""
+
 Cells = NDArray[np.int64]
 
 
@@ -129,7 +132,7 @@ def draw(count: int, fill: Fill, fill_rest: Fill) -> NDArray[np.float64]:
         rest.append(first + _drawn(part, words, fill))
     if rest:
         places = np.concatenate(rest)
-        numbers[places] = of_rest(numbers[places], fill_rest)
+        numbers[places] = of_rest(places, numbers[places], fill_rest)
     return numbers
 
 
@@ -153,7 +156,7 @@ def released(value: NDArray[Any], factor: float, largest: float, scale: float, f
         rest.append(first + places)
     places = np.concatenate(rest)
     if len(places):
-        noise = of_rest(kernel.signs_of(np.concatenate(words_of_rest)), fill_rest)
+        noise = of_rest(places, kernel.signs_of(np.concatenate(words_of_rest)), fill_rest)
         out[places] = kernel.rounded(value[places], noise, *by)
     return out
 
@@ -165,7 +168,7 @@ def streamed(
     by = (factor, largest, scale)
     places, values, signs = kernel.streamed(key, block, table().columns, value, by, into)
     if len(places):
-        into[places] = kernel.rounded(values.astype(value.dtype), of_rest(signs, fill_rest), *by)
+        into[places] = kernel.rounded(values.astype(value.dtype), of_rest(places, signs, fill_rest), *by)
 
 
 def _drawn(part: NDArray[np.float64], words: NDArray[np.uint64], fill: Fill) -> NDArray[np.int64]:
@@ -175,9 +178,16 @@ def _drawn(part: NDArray[np.float64], words: NDArray[np.uint64], fill: Fill) -> 
     return kernel.normals(own, table().columns, part)
 
 
-def of_rest(signs: NDArray[np.float64], fill: Fill) -> NDArray[np.float64]:
-    """Numbers of the rest, (count,); the word has already decided the sign."""
-    return np.copysign((draw_rest(len(signs), fill) + 0.5) * STEP, signs) if len(signs) else signs
+def of_rest(places: NDArray[np.int64], signs: NDArray[np.float64], fill: Fill) -> NDArray[np.float64]:
+    """Numbers of the rest, (count,), at these places of a vector, which rise; the word has already decided the sign.
+
+    Those of each ``TOGETHER`` places are drawn together, so that parts of so many numbers are the whole vector's, to the bit.
+    """
+    if not len(places):
+        return signs
+    bounds: NDArray[np.intp] = np.searchsorted(places, np.arange(TOGETHER, int(places[-1]) + 1, TOGETHER))
+    cells = np.concatenate([draw_rest(len(some), fill) for some in np.split(places, bounds) if len(some)])
+    return np.copysign((cells + 0.5) * STEP, signs)
 
 
 def draw_rest(count: int, fill: Fill) -> Cells:

@@ -7,7 +7,8 @@ key in next to no time.
 
 from __future__ import annotations
 
-from typing import Final, final
+from threading import Lock
+from typing import Final, NoReturn, final
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
@@ -28,7 +29,7 @@ _ZEROS: Final = memoryview(bytes(1 << 18))
 
 @final
 class KeyStream:
-    r"""The stream from counter 0; each byte is used once.
+    r"""The stream from counter 0; each byte is used once, by whichever thread asks for it.
 
     >>> KeyStream(bytes(32)).next(20) == Cipher(algorithms.AES(bytes(32)), modes.CTR(bytes(16))).encryptor().update(bytes(20))
     True
@@ -41,6 +42,7 @@ class KeyStream:
         self.secret = key
         self._position = 0
         self._segments = None if kernel.has_cipher() else Segments(key)
+        self._turn = Lock()
 
     def next(self, count: int) -> bytes:
         """The next ``count`` bytes."""
@@ -50,22 +52,27 @@ class KeyStream:
 
     def fill(self, target: memoryview) -> None:
         """Overwrites the target with the next bytes."""
-        if self._segments is not None:
-            self._segments.fill(target)
-        else:
-            kernel.COMPILED.key_stream(self.secret, self._position, target)
-            self._position += len(target)
+        with self._turn:
+            if self._segments is not None:
+                self._segments.fill(target)
+                return
+            first, self._position = self._position, self._position + len(target)
+        kernel.COMPILED.key_stream(self.secret, first, target)
 
     def reserve(self, count: int) -> int | None:
         r"""The number of the block from which the next ``count`` bytes are for ``kernel.streamed``; nobody else gets them.
 
         None, and nothing is reserved, where the kernel doesn't compute the stream or the last bytes used ended within a block.
         """
-        if self._segments is not None or self._position % BLOCK:
-            return None
-        block = self._position // BLOCK
-        self._position += count
+        with self._turn:
+            if self._segments is not None or self._position % BLOCK:
+                return None
+            block, self._position = self._position // BLOCK, self._position + count
         return block
+
+    def __reduce__(self) -> NoReturn:
+        """Raises TypeError: a copy would give the same bytes again."""
+        raise TypeError("a key stream can't be copied or pickled: each of its bytes is used once")
 
 
 @final

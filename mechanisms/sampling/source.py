@@ -193,9 +193,9 @@ class RandomStream:
         self.fill(words)
         return words
 
-    def rest_of_normals(self, signs: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The numbers that these words left to the rest, in their order; only the signs of ``signs`` are used."""
-        return grid_normal.of_rest(signs, self._beside().fill)
+    def rest_of_normals(self, places: NDArray[np.int64], signs: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The numbers that these words left to the rest, at places that rise; only the signs of ``signs`` are used."""
+        return grid_normal.of_rest(places, signs, self._beside().fill)
 
     def released_normal(self, value: NDArray[Any], factor: float, largest: float, scale: float) -> NDArray[Any]:
         """``kernel.released`` of a value with as many new numbers of ``grid_normal``."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -86,3 +90,20 @@ def test_a_kernel_asked_for_what_does_not_fit_refuses():
     for key, into in ((bytes(31), value.copy()), (KEY, np.zeros(99))):
         with pytest.raises(ValueError, match="arrays of other sizes"):
             kernel.streamed(key, 0, columns, value, (1.0, 1.0, 1.0), into)
+
+
+@pytest.mark.usefixtures("_by")
+def test_no_byte_comes_twice_whoever_asks_for_it():
+    stream = KeyStream(KEY)
+    with ThreadPoolExecutor(4) as threads:
+        blocks = list(threads.map(stream.next, [4096] * 2000))
+    assert len(set(blocks)) == len(blocks)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, pickle.dumps])
+def test_a_stream_is_not_copied(copied):
+    for one in (KeyStream(KEY), RandomStream.from_operating_system()):
+        with pytest.raises(TypeError, match="used once"):
+            copied(one)
+    with pytest.raises(TypeError, match="used once"):
+        copy.copy(KeyStream(KEY))  # of a ``RandomStream`` it has the same key stream

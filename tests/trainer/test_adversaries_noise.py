@@ -28,7 +28,6 @@ from tests.trainer.broken_noise import (
     NAMES,
     RELEASE,
     ROUND,
-    SHAPED,
     SHAPES,
     UNEVEN,
     Noise,
@@ -90,9 +89,17 @@ class TestTheLoop:
         assert not looped(kind, shape, [SeededRandomness(0)] * 3)[0].is_as_claimed
 
 
-@pytest.mark.parametrize("shape", chosen(SHAPED, SHAPED[:1]))
-@pytest.mark.parametrize("broken", [*BROKEN, *FIXED])
-@pytest.mark.parametrize("mechanism", MECHANISMS, ids=NAMES)
+FOUND = [
+    pytest.param(mechanism, broken, shape, id=f"{name}-{broken}-{shape}")
+    for mechanism, name in zip(MECHANISMS, NAMES, strict=True)
+    for broken in (*BROKEN, *FIXED)
+    for shape in SHAPES
+    # Of 12 complex draws a step there are too few for sums over releases (``SMALLEST_COUNT``), and products see the last release alone.
+    if not (isinstance(mechanism, ComplexGaussian) and shape == SHAPES[1] and broken in ("every third noise", "every fifth noise"))
+]
+
+
+@pytest.mark.parametrize(("mechanism", "broken", "shape"), chosen(FOUND, [one for one in FOUND if one.values[2] == SHAPES[0]]))
 def test_every_mechanism_s_broken_noise_is_found(mechanism: Noise, broken: str, shape: tuple[int, int]) -> None:
     for seed in range(5):
         assert not watched(mechanism, (BROKEN | FIXED)[broken], shape, seed).is_as_claimed

@@ -17,8 +17,10 @@ from tests.selection import chosen
 from tests.trainer.federation_harness import DATA, spec_of, statement_of
 from zetadp.app.cli.federation import register
 from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.sampling import grid_normal
 from zetadp.trainer import load_train
 from zetadp.trainer.algorithms.federated.coordinated import CoordinatedRounds
+from zetadp.trainer.engine.noise import releasing
 from zetadp.trainer.engine.run import MODEL, run
 from zetadp.trainer.request import why_not_repeatable
 from zetadp.trainer.site import site_of
@@ -116,6 +118,12 @@ def test_sites_release_what_the_simulation_releases_to_the_bit(tmp_path: Path, c
     # Nobody but the sites themselves could test their noise and their samples.
     assert found.noise_test is None
     assert found.sample_test is None
+
+
+def test_sites_release_long_vectors_in_parts_as_the_simulation_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(releasing, "PART", 64)
+    monkeypatch.setattr(grid_normal, "TOGETHER", 64)
+    test_sites_release_what_the_simulation_releases_to_the_bit(tmp_path, "complex")
 
 
 @pytest.mark.slow

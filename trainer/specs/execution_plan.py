@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from typing import Annotated, ClassVar, Literal, Self, final
 
-from pydantic import Field, model_validator
+from pydantic import Field, Strict, model_validator
 
 from zetadp.accountants.events import Composed, Event, Release, Repeated
 from zetadp.mechanisms import AnyMechanism, ComplexGaussian, Gaussian, Laplace
@@ -21,6 +21,10 @@ from zetadp.trainer.specs.plan_base import Plan
 from zetadp.trainer.specs.projection import MOST_LAYERS, LayerName, SpectralProjection
 from zetadp.trainer.specs.sampling import CyclicPoissonSampling, FederatedSampling, Sampling
 from zetadp.trainer.specs.strategy import AnyStrategy, Strategy
+
+SMALLEST_BOUND, LARGEST_BOUND = 1e-10, 1e30
+# Gradients are float32: outside this range so much of their squares vanishes or overflows that clipping misses the bound (clipped_sum.md).
+ClippingBound = Annotated[float, Strict(), Field(ge=SMALLEST_BOUND, le=LARGEST_BOUND, allow_inf_nan=False)]
 
 
 class ClippingRule(Value, ABC):
@@ -40,7 +44,7 @@ class FlatClipping(ClippingRule):
     """Each unit's whole gradient, as one vector of real pairs, is scaled down to l2 norm ``bound`` where it is longer."""
 
     kind: Literal["flat"] = "flat"
-    bound: Positive
+    bound: ClippingBound
 
     @property
     def sensitivity(self) -> float:
@@ -53,7 +57,7 @@ class PerLayerClipping(ClippingRule):
     """Each layer's part of a unit's gradient is scaled down to norm bound / sqrt(layers): the whole then has at most norm ``bound``."""
 
     kind: Literal["per_layer"] = "per_layer"
-    bound: Positive
+    bound: ClippingBound
 
     @property
     def sensitivity(self) -> float:
@@ -81,7 +85,7 @@ class AdaptiveClipping(ClippingRule):
     """
 
     kind: Literal["adaptive"] = "adaptive"
-    initial_bound: Positive
+    initial_bound: ClippingBound
     quantile: OpenProbability
     learning_rate: Positive
     count_share: OpenProbability
@@ -102,7 +106,7 @@ class LayerBound(Value):
     """One layer's part of a unit's gradient is scaled down to l2 norm ``bound`` where it is longer."""
 
     layer: LayerName
-    bound: Positive
+    bound: ClippingBound
 
 
 @final
@@ -148,7 +152,7 @@ class L1Clipping(ClippingRule):
     norm = "l1"
 
     kind: Literal["l1"] = "l1"
-    bound: Positive
+    bound: ClippingBound
 
     @property
     def sensitivity(self) -> float:

@@ -21,6 +21,7 @@ from zetadp.trainer.specs.descent import AnyOptimizer, CorrectedAdam, Exponentia
 from zetadp.trainer.specs.execution_plan import (
     AdaptiveClipping,
     Clipping,
+    ClippingBound,
     ExecutionPlan,
     FlatClipping,
     PerLayerClipping,
@@ -39,9 +40,6 @@ from zetadp.trainer.specs.samplers import AnySampler, OnePlaceSampling, PoissonS
 from zetadp.trainer.specs.sampling import CyclicPoissonSampling, FederatedSampling
 from zetadp.trainer.specs.strategy import AnyNoise, IndependentNoise, Strategy, is_independent
 from zetadp.trainer.specs.units import check_split, check_split_rule, check_unit
-
-# Gradients are float32: outside this range so much of their squares vanishes or overflows that clipping misses the bound (clipped_sum.md).
-ClippingBound = Annotated[float, Strict(), Field(ge=1e-10, le=1e30, allow_inf_nan=False)]
 
 
 @final

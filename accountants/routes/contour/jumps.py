@@ -206,7 +206,12 @@ def _at(releases: Releases, room: float, start: tuple[float, float], found: Ends
             if number == 0:
                 raise TransformUnavailable("its delta is nearly 1, or beyond the range of floats")
             break
-        split = _laid(releases, Survey(releases, guess, room).plans(epsilon), guess, 1e-7)
+        try:
+            split = _laid(releases, Survey(releases, guess, room).plans(epsilon), guess, 1e-7)
+        except TransformUnavailable:
+            if number == 0:
+                raise
+            break  # the wider bracket stands
         low, high = agreed("log delta", (low, high), split.bracket(epsilon))
         if high - low <= ENOUGH:
             break

@@ -24,7 +24,7 @@ class RecordingRandomness:
 
     def __init__(self, inner: Randomness) -> None:
         self._inner = inner
-        self._released: NDArray[np.int64] | None = None
+        self._released: list[NDArray[np.int64]] = []
 
     @property
     def origin(self) -> RandomOrigin:
@@ -48,24 +48,24 @@ class RecordingRandomness:
         return self._inner.noise(step, vector)
 
     def noise_source(self, step: int, vector: Tensor, /) -> NoiseSource[Tensor]:
+        if self._released:
+            raise AssertionError("a round releases once")
         return _Integers(TorchSource(self._inner.noise(step, vector), vector.device), self)
 
     def keep(self, integers: NDArray[np.int64]) -> None:
-        """Called by the source, with what it has released."""
-        if self._released is not None:
-            raise AssertionError("a round releases once")
-        self._released = integers
+        """Called by the source, with what it has released: the whole, or each part in its order."""
+        self._released.append(integers)
 
     def taken(self) -> NDArray[np.int64]:
         """The integers of the last release, once."""
-        found, self._released = self._released, None
-        if found is None:
+        found, self._released = self._released, []
+        if not found:
             raise AssertionError("the release was on no grid")
-        return found
+        return np.concatenate(found)
 
     def forget(self) -> None:
         """Drops integers that nobody took."""
-        self._released = None
+        self._released = []
 
 
 class _OneGrid:

@@ -14,12 +14,10 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, NoiseSource
+from zetadp.mechanisms.sampling import grid_normal
 from zetadp.mechanisms.sampling.grid import FEW, LARGEST
 from zetadp.trainer.engine.noise.noise_watch import NoiseWatch
-from zetadp.trainer.specs.execution_plan import AdaptiveClipping, Clipping
-
-SMALLEST_BOUND, LARGEST_BOUND = 1e-30, 1e30
-"""An adaptive bound stays between these two: beyond them float32 gradients, or their squares, vanish or overflow."""
+from zetadp.trainer.specs.execution_plan import LARGEST_BOUND, SMALLEST_BOUND, AdaptiveClipping, Clipping
 
 NARROW_LOT = 1024
 r"""Expected units in a sample up to which sum and noise are float32; beyond, float64.
@@ -28,7 +26,7 @@ The clipping margin covers the rounding of sums of at most 2048 terms, and a Poi
 with probability below e^-390 (Chernoff: exp(-1024 (2 ln 2 - 1))).
 """
 
-PART = 2**16
+PART = grid_normal.TOGETHER
 """Numbers that are released and looked at together: what there is of them twice stays in a processor's cache."""
 
 HELD = LARGEST / 2.0
@@ -121,7 +119,9 @@ def released_over(
 ) -> Tensor:
     """``release`` of a vector that nobody needs afterwards, which ``watch`` sees: over the vector itself, a part at a time, where it can be
     done and there is more than one part."""
-    if not _takes_parts(mechanism, vector) or not (watch is None or watch.takes_parts_of(vector, place)):
+    # A part that isn't finite is refused where it comes, after others were released and seen: such a vector is refused as a whole.
+    in_parts = _takes_parts(mechanism, vector) and (watch is None or watch.takes_parts_of(vector, place)) and source.all_finite(vector)
+    if not in_parts:
         released = release(mechanism, vector, source)
         if watch is not None:
             watch.see(vector, released, place)

@@ -48,7 +48,8 @@ class TorchSource:
         words = torch.from_numpy(self._stream.normal_words(math.prod(shape)).view(np.int64)).to(self._device)
         numbers, is_rest = torch_kernel.normals(words, self._columns)
         places = is_rest.nonzero().squeeze(1)
-        numbers[places] = torch.from_numpy(self._stream.rest_of_normals(numbers[places].cpu().numpy())).to(self._device)
+        rest = self._stream.rest_of_normals(places.cpu().numpy(), numbers[places].cpu().numpy())
+        numbers[places] = torch.from_numpy(rest).to(self._device)
         return numbers.reshape(shape)
 
     @cached_property

@@ -18,8 +18,8 @@ from zetadp.trainer.data import DataSetFacts, DigitsImages
 from zetadp.trainer.specs.autoencoder import AutoencoderTraining
 from zetadp.trainer.specs.base import CalibratedPrivacy, PositiveInt
 from zetadp.trainer.specs.descent import Adam
-from zetadp.trainer.specs.execution_plan import ExecutionPlan, FlatClipping, L1Clipping, clipped_sensitivity
-from zetadp.trainer.specs.network_training import ClippingBound, PublicHeldOut
+from zetadp.trainer.specs.execution_plan import ClippingBound, ExecutionPlan, FlatClipping, L1Clipping, clipped_sensitivity
+from zetadp.trainer.specs.network_training import PublicHeldOut
 from zetadp.trainer.specs.plan_base import Plan
 from zetadp.trainer.specs.plans import AnyPlan
 from zetadp.trainer.specs.sampling import PoissonSampling

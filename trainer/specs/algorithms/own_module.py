@@ -10,8 +10,8 @@ from zetadp.mechanisms.base import Adjacency, Count, Value
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data.base import DataRecipe, DataSetFacts
 from zetadp.trainer.specs.base import PrivacyTarget
-from zetadp.trainer.specs.execution_plan import Clipping
-from zetadp.trainer.specs.network_training import ClippingBound, FlatMethod, PerLayerMethod, SampledTraining
+from zetadp.trainer.specs.execution_plan import Clipping, ClippingBound
+from zetadp.trainer.specs.network_training import FlatMethod, PerLayerMethod, SampledTraining
 from zetadp.trainer.specs.samplers import OnePlaceSampling, is_poisson
 from zetadp.trainer.specs.sampling import FederatedSampling
 

@@ -15,12 +15,12 @@ from zetadp.mechanisms.spectral import AxisNumber
 from zetadp.trainer.data import DataSetFacts, DigitsPhasePairs
 from zetadp.trainer.specs.base import PrivacyTarget
 from zetadp.trainer.specs.descent import Adam, AnyOptimizer, Optimizer
-from zetadp.trainer.specs.execution_plan import LayerBound, LayerBoundsClipping
+from zetadp.trainer.specs.execution_plan import ClippingBound, LayerBound, LayerBoundsClipping
 from zetadp.trainer.specs.models.layer_spec import Activation, BlockCirculantLinear, Convolution, Flatten, LayerSpec, Unflatten
 from zetadp.trainer.specs.models.model_spec import Sequential
 from zetadp.trainer.specs.models.shapes import Shape, each_layer
 from zetadp.trainer.specs.models.weighted import WeightedLayer, weighted_layers
-from zetadp.trainer.specs.network_training import ClippingBound, NetworkTraining, PublicHeldOut
+from zetadp.trainer.specs.network_training import NetworkTraining, PublicHeldOut
 from zetadp.trainer.specs.projection import MOST_LAYERS, LayerSpectrum, SpectralProjection
 
 FilterRatio = Annotated[float, Strict(), Field(ge=0.0, lt=1.0, allow_inf_nan=False)]
