@@ -47,7 +47,15 @@ from zetadp.trainer.engine.gradients.per_unit import Microbatch
 from zetadp.trainer.engine.noise import releasing
 from zetadp.trainer.layers.rules import LayerGradients
 from zetadp.trainer.specs.autoencoder import AutoencoderShape
-from zetadp.trainer.specs.execution_plan import AdaptiveClipping, Clipping, FlatClipping, L1Clipping, PerLayerClipping, clipped_sensitivity
+from zetadp.trainer.specs.execution_plan import (
+    SMALLEST_BOUND,
+    AdaptiveClipping,
+    Clipping,
+    FlatClipping,
+    L1Clipping,
+    PerLayerClipping,
+    clipped_sensitivity,
+)
 from zetadp.trainer.specs.projection import SpectralProjection
 from zetadp.trainer.specs.sampling import FederatedSampling, PoissonSampling
 
@@ -170,7 +178,7 @@ def test_every_layer_and_clipping_passes_and_a_hundredth_too_much_does_not(
                 check_contributions(clipped, plan_of(of), of.bound)
 
 
-@pytest.mark.parametrize("bound", [1e-30, 1e-3, 1e30])
+@pytest.mark.parametrize("bound", [SMALLEST_BOUND, 1e-3, 1e30])
 @pytest.mark.parametrize("clipping_with", [lambda bound: FlatClipping(bound=bound), lambda bound: PerLayerClipping(bound=bound), adaptive])
 def test_every_layer_of_a_network_is_tried_at_every_bound(
     clipping_with: Callable[[float], Clipping], bound: float, monkeypatch: pytest.MonkeyPatch

@@ -48,7 +48,9 @@ class TorchSource:
         words = torch.from_numpy(self._stream.normal_words(math.prod(shape)).view(np.int64)).to(self._device)
         numbers, is_rest = torch_kernel.normals(words, self._columns)
         places = is_rest.nonzero().squeeze(1)
-        rest = self._stream.rest_of_normals(places.cpu().numpy(), numbers[places].cpu().numpy())
+        # Moved together, so that the device is waited for once; places stay below 2^53.
+        at, signs = torch.stack((places.to(numbers.dtype), numbers[places])).cpu().numpy()
+        rest = self._stream.rest_of_normals(at.astype(np.int64), signs)
         numbers[places] = torch.from_numpy(rest).to(self._device)
         return numbers.reshape(shape)
 
