@@ -71,6 +71,29 @@ def test_a_group_of_whole_releases_moves_so_many_times_as_far():
     assert grouped.upper == pytest.approx(epsilon_at(2.0, math.log(1e-6)).upper, rel=1e-10)
 
 
+@pytest.mark.parametrize("delta", [4e-298, 3.66e-292])
+def test_next_to_the_floor_the_exact_epsilon_of_a_sampled_group_lies_within_the_bracket(delta):
+    q, std, size = 0.005322, 0.0944, 7
+    found = SINGLE.profile(Grouped(size=size, unit="user", event=PoissonSampled(probability=q, event=gaussian(std)))).epsilon(delta)
+    with mpmath.workdps(60):
+        c = 1 / mpmath.mpf(std)
+        weights = [mpmath.binomial(size, j) * mpmath.mpf(q) ** j * (1 - mpmath.mpf(q)) ** (size - j) for j in range(size + 1)]
+
+        def profile_at(x):
+            # The loss at x, and delta at that epsilon.
+            loss = mpmath.log(sum(w * mpmath.npdf(x - j * c) for j, w in enumerate(weights)) / mpmath.npdf(x))
+            tail = sum(w * mpmath.ncdf(j * c - x) for j, w in enumerate(weights))
+            return loss, tail - mpmath.exp(loss) * mpmath.ncdf(-x)
+
+        low, high = size * c, size * c + 50
+        for _ in range(150):
+            x = (low + high) / 2
+            low, high = (x, high) if profile_at(x)[1] > delta else (low, x)
+        truth = profile_at(low)[0]
+        assert found.lower <= truth <= found.upper
+    assert found.upper - found.lower <= 1e-5 * found.upper
+
+
 def test_nothing_is_answered_below_the_floor():
     with pytest.raises(NumericalFloor, match="floor"):
         SINGLE.profile(gaussian(1.0)).epsilon(1e-300)

@@ -23,8 +23,8 @@ from zetadp.mechanisms.errors import NumericalFloor
 
 ROUTE = "single"
 
-SMALLEST_DELTA = 1e-290
-"""Below it the tails underflow, and this route has no answer."""
+SMALLEST_DELTA = 1e-298
+"""Below it the little that each underflow may lose (``TINY``) is more than a hundredth of delta, and this route has no answer."""
 
 _LEAST_POWER, _LARGEST_POWER, _POINTS = -120, 110, 34
 
