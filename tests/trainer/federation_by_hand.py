@@ -89,12 +89,14 @@ class Federation:
             f"key: coordinator.pem\nlisten: 127.0.0.1:{self.port}\n{coordinator_trust}flower: {FLOWER}\n"
             f"round_seconds: {round_seconds}\nfirst_seconds: 300\n"
         )
+        others = json.dumps(dict(zip(self.names, keys, strict=True)))
         for number, name in enumerate(self.names):
             share = {"number": number, "sites": sites, "seed": 0}
             budget = {"epsilon": epsilon, "delta": 1e-5, "adjacency": "add_remove", "unit": "record"}
             (folder / f"{name}.yaml").write_text(
                 f"name: {name}\nsuperlink: 127.0.0.1:{self.port}\nstate: {name}\n{site_trust}flower: {FLOWER}\nallows_seeds: true\n"
                 f"data: {json.dumps(DATA)}\nshare: {json.dumps(share)}\nbudget: {json.dumps(budget)}\n"
+                f"sites: {others}\n"
             )
             said = zetadp("agree", str(folder / "proposal.json"), "--settings", str(folder / f"{name}.yaml"), "--yes")
             assert f"signed by {name}" in said

@@ -20,6 +20,7 @@ from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling import grid_normal
 from zetadp.trainer import load_train
 from zetadp.trainer.algorithms.federated.coordinated import CoordinatedRounds
+from zetadp.trainer.algorithms.federated.site_rounds import SiteRounds
 from zetadp.trainer.engine.noise import releasing
 from zetadp.trainer.engine.run import MODEL, run
 from zetadp.trainer.request import why_not_repeatable
@@ -184,6 +185,26 @@ def test_a_site_agrees_to_no_noise_that_misses_the_specs_epsilon(tmp_path: Path)
     agree(Proposal.of(spec, plan), _settings(tmp_path, 0), keys[0])
 
 
+def test_a_site_sums_in_secret_only_with_sites_whose_keys_its_operator_entered(tmp_path: Path) -> None:
+    keys = [make_key(_settings(tmp_path, number).key_file) for number in range(SITES)]
+    spec = _spec(tmp_path, Ed25519PrivateKey.generate(), keys, aggregation={"kind": "secure", "dropouts": 0, "colluding": 1})
+    proposal = Proposal.of(spec, spec.plan())
+    # A coordinator that made up all other sites would take their noise off the sum.
+    for known, why in (
+        ({}, "sites that the list `sites` of a's settings names, with their keys, got 'b'"),
+        ({"b": public_text(Ed25519PrivateKey.generate())}, "a list in which b has the key of a's settings"),
+        ({"c": public_text(keys[1])}, "sites that the list `sites` of a's settings names, with their keys, got 'b'"),
+    ):
+        settings = SiteSettings.model_validate(dict(_settings(tmp_path, 0)) | {"sites": known})
+        with pytest.raises(InvalidParameter, match=why):
+            agree(proposal, settings, keys[0])
+    settings = SiteSettings.model_validate(dict(_settings(tmp_path, 0)) | {"sites": {"b": public_text(keys[1])}})
+    agree(proposal, settings, keys[0])
+    # A site that starts after its list was changed takes no part either.
+    with pytest.raises(InvalidParameter, match="the list `sites`"):
+        SiteRounds(proposal, _settings(tmp_path, 0), public_text(keys[0]))
+
+
 def test_an_operator_reads_what_a_proposal_does_and_what_is_left(tmp_path: Path) -> None:
     keys = [make_key(_settings(tmp_path, number).key_file) for number in range(SITES)]
     spec = _spec(tmp_path, Ed25519PrivateKey.generate(), keys)
@@ -201,6 +222,8 @@ def test_an_operator_reads_what_a_proposal_does_and_what_is_left(tmp_path: Path)
     said = command(*agree_to)
     assert said.startswith("0: ")
     assert "Guarantee: none. REPRODUCIBLE" in said
+    for name, key in zip("ab", keys, strict=True):
+        assert f"Site {name}: {public_text(key)}" in said
     assert "epsilon" not in said.split("Guarantee")[1].split("Your budget")[0]
     # A smaller budget than what is spent leaves nothing, and is no error.
     proposal = Proposal.model_validate_json((tmp_path / "proposal.json").read_bytes())

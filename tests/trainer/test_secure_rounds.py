@@ -294,8 +294,8 @@ class _Connected:
 
 @pytest.mark.parametrize("lost", chosen([False, True], [False]))
 def test_sites_in_a_secure_sum_train_the_simulations_model_to_the_bit(tmp_path: Path, *, lost: bool) -> None:
-    settings = [
-        SiteSettings.model_validate(
+    def settings(site: int) -> SiteSettings:
+        return SiteSettings.model_validate(
             {
                 "name": "abc"[site],
                 "superlink": "localhost:9092",
@@ -304,14 +304,13 @@ def test_sites_in_a_secure_sum_train_the_simulations_model_to_the_bit(tmp_path: 
                 "share": {"number": site, "sites": SITES, "seed": 0},
                 "budget": {"epsilon": 100.0, "delta": 1e-5, "adjacency": "add_remove", "unit": "record"},
                 "allows_seeds": True,
+                "sites": {"abc"[other]: public_text(key) for other, key in enumerate(sites.keys)},
             }
         )
-        for site in range(SITES)
-    ]
 
     def drawing(site: int) -> Drawing:
         def prepared(proposal: Proposal) -> tuple[int, Callable[[int, NDArray[np.float32]], NDArray[np.int64]]]:
-            rounds = SiteRounds(proposal, settings[site], public_text(sites.keys[site]))
+            rounds = SiteRounds(proposal, settings(site), public_text(sites.keys[site]))
             return rounds.numbers, rounds.draw
 
         return prepared

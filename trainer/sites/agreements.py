@@ -20,6 +20,7 @@ from zetadp.trainer.sites.ledger import SiteLedger, make_ledger
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.settings import SiteSettings
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
+from zetadp.trainer.specs.algorithms.federation import Federation
 from zetadp.trainer.specs.network_training import NoEvaluation
 
 DOMAIN: Final = b"zetadp agreement 1\n"
@@ -44,13 +45,15 @@ def check_proposal(proposal: Proposal, settings: SiteSettings, public: str) -> N
     r"""Whether this site can take part.
 
     Raises:
-      InvalidParameter: the proposal names another key, runs other code, protects another unit, doesn't fit the site's data, or its noise
-        misses the spec's epsilon.
+      InvalidParameter: the proposal names another key, for this site or, where sums are secure, for any other; runs other code, protects
+        another unit, doesn't fit the site's data, or its noise misses the spec's epsilon.
     """
     number = proposal.federation.number(settings.name)
     expected = None if number is None else proposal.federation.sites[number].key
     if expected != public:
         raise InvalidParameter("spec.federation.sites", f"a list with {settings.name!r} and its key {public}", expected)
+    if proposal.plan.aggregation is not None:
+        _check_others(proposal.federation, settings)
     if proposal.code != code_digest():
         raise InvalidParameter("code", f"{code_digest()}, that of the code installed here", proposal.code)
     sensitivity, budget = proposal.plan.mechanism.sensitivity, settings.budget
@@ -65,6 +68,20 @@ def check_proposal(proposal: Proposal, settings: SiteSettings, public: str) -> N
         found = accountants.profile(proposal.plan.event).epsilon(proposal.plan.delta).upper
         if not found <= asked * (1.0 + ROUNDING):
             raise InvalidParameter("plan.mechanism.std", f"enough noise for the spec's epsilon of {asked:g}", f"epsilon {found:g}")
+
+
+def _check_others(federation: Federation, settings: SiteSettings) -> None:
+    """Whoever writes a proposal could name keys of its own as the other sites'; their shares of the noise would hide nothing from it."""
+    for other in federation.sites:
+        if other.name == settings.name:
+            continue
+        known = settings.sites.get(other.name)
+        if known is None:
+            expected = f"sites that the list `sites` of {settings.name}'s settings names, with their keys"
+            raise InvalidParameter("spec.federation.sites", expected, other.name)
+        if known != other.key:
+            expected = f"a list in which {other.name} has the key of {settings.name}'s settings, {known}"
+            raise InvalidParameter("spec.federation.sites", expected, other.key)
 
 
 def agree(proposal: Proposal, settings: SiteSettings, key: Ed25519PrivateKey) -> Path:

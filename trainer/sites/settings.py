@@ -3,6 +3,7 @@ r"""One file of settings for a site, and one for a coordinator: YAML, with paths
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Self, TypeVar, final
 
@@ -13,7 +14,7 @@ from zetadp.accountants.filters import RdpTargetBudget
 from zetadp.mechanisms.base import Adjacency, OpenProbability, Positive, PrivacyUnit, Value
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data import DataSpec
-from zetadp.trainer.specs.algorithms.federation import SiteName
+from zetadp.trainer.specs.algorithms.federation import KeyHex, SiteName
 from zetadp.trainer.specs.base import RuntimeSpec, Seed
 
 ORDERS = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
@@ -75,6 +76,8 @@ class SiteSettings(Value):
       state: the folder of the site's key, its ledger and the proposals that it agreed to. Never restored from a backup: a ledger that
         forgot rounds would admit them again.
       data: the site's own.
+      sites: the public keys of other sites, by their names, as this site's operator had them from those sites themselves. Only sites that
+        are in it are summed with in secret: a coordinator that made up the other sites would see this one's integers.
       share: of a public data set, for demonstrations; None if all of the data's training records are the site's.
       budget: the site's own.
       root_certificate: of the coordinator's server, in PEM; None for those that the system trusts.
@@ -88,6 +91,7 @@ class SiteSettings(Value):
     superlink: Address
     state: Path
     data: DataSpec
+    sites: Mapping[SiteName, KeyHex] = Field(default_factory=dict[str, str])
     share: Share | None = None
     budget: SiteBudget
     runtime: RuntimeSpec = RuntimeSpec(device="cpu", threads=1)

@@ -131,7 +131,8 @@ class Reading:
         setting = self.setting
         of_mechanisms = (wording.ASSUMPTIONS[found] for one in setting.mechanisms for found in type(one).FACTS.assumptions)
         of_data = (setting.named(wording.UPLOADED_ASSUMPTION),) if setting.uploaded else ()
-        of_data = (*of_data, sites.CUSTODY) if self.certificate.run.sites else of_data
+        if self.certificate.run.sites:
+            of_data = (*of_data, sites.CUSTODY, *((shares.KEYS,) if self._in_shares is not None else ()))
         return (*dict.fromkeys(of_mechanisms), *self.kind.run_assumptions(setting), *self.algorithm.ASSUMPTIONS, *of_data)
 
     @property

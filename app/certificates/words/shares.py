@@ -12,6 +12,11 @@ RELEASED: Final = "one sum of the nodes' integers in every round, every model on
 PROOFS: Final = ("shared_noise.md", "secure_sum.md")
 NOT_COVERED: Final = "whether sums are right: a node or a coordinator that departs from the protocol can make a round's sum wrong, or fail"
 
+KEYS: Final = (
+    "the keys that each site's operator entered for the other sites are those sites' own, which nobody checked here: a site takes part in "
+    "sums with these keys alone, and whoever holds several of them counts as so many colluding nodes"
+)
+
 
 def honest(plan: ExecutionPlan) -> int | None:
     """How many nodes' shares the stated noise is; None where each node adds the whole."""

@@ -69,7 +69,7 @@ def _words(proposal: Proposal, settings: SiteSettings) -> Iterator[str]:
     left = ledger_of(settings).rounds_left(plan.event_after(1))
     yield f"Federation {federation.name}, proposal {proposal.digest}"
     yield f"Coordinator: {federation.coordinator}"
-    yield f"Sites: {', '.join(one.name for one in federation.sites)}"
+    yield from (f"Site {one.name}: {one.key}" for one in federation.sites)
     yield f"Rounds: {plan.steps}; each takes a {sensitivity.unit} of yours with probability {plan.sampling.probability:.6g}"
     yield f"Clipping: each {sensitivity.unit}'s gradient to norm {plan.clipping.bound:g} ({plan.clipping.kind})"
     yield from _noise(plan)
@@ -91,6 +91,7 @@ def _noise(plan: ExecutionPlan) -> Iterator[str]:
     yield f"Noise: standard deviation {plan.noise_std:.6g} on each number of all sites' sum, by the shares of {shares} of {nodes} sites"
     yield f"  your share is {plan.noise_std / shares**0.5:.6g}: {secure.dropouts} sites may drop out, and {secure.colluding} others collude"
     yield "Secure aggregation: your integers leave under masks, and one sum of at least that many honest sites alone becomes known"
+    yield "  if the keys above are those of your settings' `sites`, as they are, and each belongs to another site, of which you made sure"
 
 
 def _attackers(plan: ExecutionPlan) -> str:
