@@ -238,7 +238,7 @@ SETTINGS: dict[str, Document] = {
     | {"privacy": {"adjacency": "add_remove", "unit": "slice", "delta": 1e-4, "noise_multiplier": 4.0}, "records_per_user": None},
     "federated_patients": PATIENTS | FEDERATED | {"expected_batch_size": 5},
     "federated": FEDERATED,
-    "secure": FEDERATED | {"aggregation": {"kind": "secure", "dropouts": 1, "colluding": 0}},
+    "secure": FEDERATED | {"aggregation": {"kind": "secure", "dropouts": 1, "colluding": 1}},
     "sites": FEDERATED | SITES,
     "declared": {"declared_units": 1000},
     "declared_patients": PATIENTS | {"declared_units": 64},

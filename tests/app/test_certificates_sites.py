@@ -54,9 +54,9 @@ def test_trust_is_stated_as_it_is(envelope: bytes) -> None:
 
 
 def test_with_secure_sums_trust_is_in_enough_honest_sites_and_in_the_masks(tmp_path: Path, settings: Settings) -> None:
-    secure = {"aggregation": {"kind": "secure", "dropouts": 0, "colluding": 0}}
+    secure = {"aggregation": {"kind": "secure", "dropouts": 0, "colluding": 1}}
     reading = Reading(_read(issue_certificate(finished_run(tmp_path, **(FEDERATED | SITES | secure)), settings)).predicate)
-    assert "where of any 2 of the 2 nodes at least 2 are honest: each one samples, clips and adds its share of the noise" in reading.trust
+    assert "where of any 2 of the 2 nodes at least 1 are honest: each one samples, clips and adds its share of the noise" in reading.trust
     assert "can't break X25519, Ed25519, SHA-256, AES-256 or ChaCha20-Poly1305" in reading.trust
     assert "whole noise" not in reading.trust
     assert any(one.startswith("the keys that each site's operator entered for the other sites are") for one in reading.assumptions)

@@ -224,11 +224,11 @@ def test_a_federated_run_names_its_nodes_and_whose_noise_it_is(text: Texts) -> N
 
 def test_shares_of_noise_are_said_to_be_shares_and_rest_on_the_other_nodes(text: Texts, reading: Readings) -> None:
     told, found = text("secure"), reading("secure")
-    assert "Every node adds a share of the noise to its own sum, of the stated variance divided by 3, and only one sum" in told
-    assert "3 shares, which are left of 4 if 1 drop out and 0 others collude" in told
-    assert "probability 0.16901408450704225 in the shares of 3 nodes together." in told
-    assert "of any 3 of the 4 nodes at least 3 are honest: one node's own noise is only a share" in found.trust
-    assert any(one.startswith("at most 0 of the 4 nodes tell an attacker") for one in found.assumptions)
+    assert "Every node adds a share of the noise to its own sum, of the stated variance divided by 2, and only one sum" in told
+    assert "2 shares, which are left of 4 if 1 drop out and the noise of 1 more is known to an attacker" in told
+    assert "probability 0.16901408450704225 in the shares of 2 nodes together." in told
+    assert "of any 3 of the 4 nodes at least 2 are honest: one node's own noise is only a share" in found.trust
+    assert any(one.startswith("at most 1 of the 4 nodes are an attacker's") for one in found.assumptions)
     assert "whether sums are right" in found.not_covered[-1]
     assert {"shared_noise.md", "secure_sum.md"} <= set(found.kind.proofs)
     # Nothing is left of what is said of whole noise.

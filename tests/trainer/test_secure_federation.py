@@ -106,6 +106,8 @@ def test_a_run_with_shares_is_certified_as_one_with_whole_noise_and_its_noise_is
     [
         ({"aggregation": SECURE | {"dropouts": 5}}, r"2 \* dropouts \+ colluding < 11"),
         ({"aggregation": {"kind": "secure", "dropouts": 2}}, "aggregation.colluding"),
+        # A site that sees the sum knows its own share: with 0 its epsilon against the others would be too small.
+        ({"aggregation": SECURE | {"colluding": 0}}, "aggregation.colluding\n.*greater than or equal to 1"),
         ({"aggregation": SECURE, "nodes": 65}, "nodes must be <= 64"),
         (
             {"aggregation": SECURE, "clipping": {"kind": "adaptive", "quantile": 0.5, "learning_rate": 0.2, "count_share": 0.1}},

@@ -22,9 +22,9 @@ pytestmark = [
 ]
 
 
-def test_three_sites_add_up_while_one_is_killed(tmp_path: Path) -> None:
-    secure = {"kind": "secure", "dropouts": 1, "colluding": 0}
-    federation = Federation(tmp_path, steps=ROUNDS, reproducible=True, seed=5, aggregation=secure)
+def test_four_sites_add_up_while_one_is_killed(tmp_path: Path) -> None:
+    secure = {"kind": "secure", "dropouts": 1, "colluding": 1}
+    federation = Federation(tmp_path, 4, steps=ROUNDS, reproducible=True, seed=5, aggregation=secure)
     with federation.sites() as sites:
         running = federation.coordinator()
         until(lambda: federation.charged("a") >= KILLED_AT)
@@ -41,4 +41,4 @@ def test_three_sites_add_up_while_one_is_killed(tmp_path: Path) -> None:
     envelope = Envelope.model_validate_json(federation.certificate(report))
     reading = Reading(Statement.model_validate_json(envelope.content).predicate)
     assert "and sends integers under masks that come off in a sum alone" in reading.trust
-    assert "where of any 2 of the 3 nodes at least 2 are honest" in reading.trust
+    assert "where of any 3 of the 4 nodes at least 2 are honest" in reading.trust

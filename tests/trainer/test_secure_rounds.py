@@ -32,14 +32,14 @@ from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
 from zetadp.trainer.specs.algorithms.federation import SignedProposal, SiteRecord
 from zetadp.trainer.specs.base import RuntimeSpec
 
-SITES = 3
-SECURE = {"kind": "secure", "dropouts": 1, "colluding": 0}
+SITES = 4
+SECURE = {"kind": "secure", "dropouts": 1, "colluding": 1}
 PARAMETERS = np.zeros(NUMBERS, np.float32)
 RUNTIME = RuntimeSpec(device="cpu", threads=1)
 
 
 class Sites:
-    """Three sites that answer at once, on a line that loses what ``lost`` says: (site, step) from the given round on."""
+    """Four sites that answer at once, on a line that loses what ``lost`` says: (site, step) from the given round on."""
 
     def __init__(self, folder: Path, *, epsilon: float = 100.0, drawing: Callable[[int], Drawing] | None = None, **changes: Any) -> None:
         self.folder, self.coordinator = folder, Ed25519PrivateKey.generate()
@@ -75,7 +75,7 @@ class Sites:
             raise error
 
         agreed = {self.proposal.digest: self.proposal}
-        return Site("abc"[site], self.keys[site], self.ledger(site), lambda: agreed, self._drawing(site), failed)
+        return Site("abcd"[site], self.keys[site], self.ledger(site), lambda: agreed, self._drawing(site), failed)
 
     def send(self, frame: bytes) -> None:
         """To all sites, whose answers wait."""
@@ -132,13 +132,13 @@ def test_a_round_is_the_sum_of_all_sites_whose_statements_are_of_masked_integers
     rounds = sites.rounds()
     for number in (1, 2):
         found = rounds.round(number, PARAMETERS)
-        assert (sorted(found), _total(found)) == ([0, 1, 2], _expected([0, 1, 2]))
-    assert sites.charged() == [2, 2, 2]
-    assert [(one.answered, one.arrived, one.charged) for one in rounds.standing()] == [(True, 2, 2)] * 3
+        assert (sorted(found), _total(found)) == ([0, 1, 2, 3], _expected([0, 1, 2, 3]))
+    assert sites.charged() == [2] * SITES
+    assert [(one.answered, one.arrived, one.charged) for one in rounds.standing()] == [(True, 2, 2)] * SITES
     records = rounds.record.finished(tmp_path)
     content = (tmp_path / "statements.jsonl").read_bytes()
     assert checked_statements(sites.proposal.federation.sites, sites.proposal.digest, 2, content) == (records, ())
-    assert [site.arrived for site in records] == [2, 2, 2]
+    assert [site.arrived for site in records] == [2] * SITES
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -146,19 +146,19 @@ def test_a_site_that_drops_out_is_in_the_sum_or_isnt(tmp_path: Path, step: str) 
     sites = Sites(tmp_path)
     sites.lost = {(1, later) for later in STEPS[STEPS.index(step) :]}
     found = sites.rounds().round(1, PARAMETERS)
-    there = [0, 1, 2] if step in {"agreed", "revealed"} else [0, 2]
+    there = [0, 1, 2, 3] if step in {"agreed", "revealed"} else [0, 2, 3]
     assert (sorted(found), _total(found)) == (there, _expected(there))
-    assert sites.charged() == [1, 1 if 1 in there else 0, 1]
+    assert sites.charged() == [1, 1 if 1 in there else 0, 1, 1]
 
 
 def test_a_site_that_comes_back_is_waited_for_again(tmp_path: Path) -> None:
     sites = Sites(tmp_path)
     rounds = sites.rounds()
     sites.lost = {(1, step) for step in STEPS}
-    assert sorted(rounds.round(1, PARAMETERS)) == [0, 2]
+    assert sorted(rounds.round(1, PARAMETERS)) == [0, 2, 3]
     sites.lost = set()
     found = [sorted(rounds.round(number, PARAMETERS)) for number in (2, 3)]
-    assert found[-1] == [0, 1, 2]
+    assert found[-1] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("step", ["shares", "masked", "agreed", "revealed"])
@@ -167,10 +167,10 @@ def test_a_round_that_too_few_stay_in_gives_nothing_and_the_next_one_goes_on(tmp
     rounds = sites.rounds()
     sites.lost = {(1, step), (2, step)}
     assert rounds.round(1, PARAMETERS) == {}
-    drawn = {"shares": [0, 0, 0], "masked": [1, 0, 0]}.get(step, [1, 1, 1])
+    drawn = {"shares": [0, 0, 0, 0], "masked": [1, 0, 0, 1]}.get(step, [1] * SITES)
     assert sites.charged() == drawn
     sites.lost = set()
-    assert _total(rounds.round(2, PARAMETERS)) == _expected([0, 1, 2])
+    assert _total(rounds.round(2, PARAMETERS)) == _expected([0, 1, 2, 3])
     # Nothing was drawn twice for one number.
     assert len(sites.draws) == len(set(sites.draws))
 
@@ -195,7 +195,7 @@ def test_a_coordinator_that_dies_in_a_round_gets_nothing_of_it_afterwards(tmp_pa
     sites.send = plain
     rounds = sites.rounds()
     assert rounds.round(1, PARAMETERS) == {}
-    assert _total(rounds.round(2, PARAMETERS)) == _expected([0, 1, 2])
+    assert _total(rounds.round(2, PARAMETERS)) == _expected([0, 1, 2, 3])
     assert sites.draws == [(site, number) for number in (1, 2) for site in range(SITES)]
 
 
@@ -215,9 +215,9 @@ def test_a_coordinator_takes_a_finished_round_from_its_own_record(tmp_path: Path
 def test_too_few_sites_from_the_beginning_end_the_run(tmp_path: Path) -> None:
     sites = Sites(tmp_path)
     sites.lost = {(1, "keys"), (2, "keys")}
-    with pytest.raises(InvalidParameter, match="at least 2 that answer, got '0 that refuse, 2 that are silent'"):
+    with pytest.raises(InvalidParameter, match="at least 3 that answer, got '0 that refuse, 2 that are silent'"):
         sites.rounds().round(1, PARAMETERS)
-    assert sites.charged() == [0, 0, 0]
+    assert sites.charged() == [0] * SITES
 
 
 def test_a_site_halts_at_its_budget_before_it_draws(tmp_path: Path) -> None:
@@ -297,14 +297,14 @@ def test_sites_in_a_secure_sum_train_the_simulations_model_to_the_bit(tmp_path: 
     def settings(site: int) -> SiteSettings:
         return SiteSettings.model_validate(
             {
-                "name": "abc"[site],
+                "name": "abcd"[site],
                 "superlink": "localhost:9092",
-                "state": tmp_path / "abc"[site],
+                "state": tmp_path / "abcd"[site],
                 "data": DATA,
                 "share": {"number": site, "sites": SITES, "seed": 0},
                 "budget": {"epsilon": 100.0, "delta": 1e-5, "adjacency": "add_remove", "unit": "record"},
                 "allows_seeds": True,
-                "sites": {"abc"[other]: public_text(key) for other, key in enumerate(sites.keys)},
+                "sites": {"abcd"[other]: public_text(key) for other, key in enumerate(sites.keys)},
             }
         )
 
@@ -325,4 +325,4 @@ def test_sites_in_a_secure_sum_train_the_simulations_model_to_the_bit(tmp_path: 
     )
     assert (report.event, report.noise_std) == (simulated.event, simulated.noise_std)
     assert ((tmp_path / "run" / MODEL).read_bytes() == (tmp_path / "simulated" / MODEL).read_bytes()) is not lost
-    assert sites.charged() == [3, 2 if lost else 3, 3]
+    assert sites.charged() == [3, 2 if lost else 3, 3, 3]

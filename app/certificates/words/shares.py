@@ -29,7 +29,7 @@ def noise(plan: ExecutionPlan) -> str:
     return (
         f"every node adds a share of the noise to its own sum, of the stated variance divided by {shares}, and only one sum over the nodes "
         f"becomes known, in integers modulo a power of two; the stated noise is that of {shares} shares, which are left of {nodes} if "
-        f"{secure.dropouts} drop out and {secure.colluding} others collude"
+        f"{secure.dropouts} drop out and the noise of {secure.colluding} more is known to an attacker"
     )
 
 
@@ -37,8 +37,8 @@ def assumption(plan: ExecutionPlan) -> str:
     """What the guarantee rests on."""
     secure, nodes, _ = _of(plan)
     return (
-        f"at most {secure.colluding} of the {nodes} nodes tell an attacker what they know, or add other noise than their share; every "
-        "other one does its part"
+        f"at most {secure.colluding} of the {nodes} nodes are an attacker's, tell one what they know, or add other noise than their share; "
+        "every other one does its part. A node knows its own share of the noise, so one that looks at others' units is an attacker's"
     )
 
 

@@ -89,7 +89,8 @@ def _noise(plan: ExecutionPlan) -> Iterator[str]:
     secure, nodes = plan.aggregation, plan.sampling.nodes
     shares = secure.honest(nodes)
     yield f"Noise: standard deviation {plan.noise_std:.6g} on each number of all sites' sum, by the shares of {shares} of {nodes} sites"
-    yield f"  your share is {plan.noise_std / shares**0.5:.6g}: {secure.dropouts} sites may drop out, and {secure.colluding} others collude"
+    lost = f"{secure.dropouts} sites may drop out, and {secure.colluding} others be an attacker's"
+    yield f"  your share is {plan.noise_std / shares**0.5:.6g}: {lost}"
     yield "Secure aggregation: your integers leave under masks, and one sum of at least that many honest sites alone becomes known"
     yield "  if the keys above are those of your settings' `sites`, as they are, and each belongs to another site, of which you made sure"
 
@@ -98,7 +99,7 @@ def _attackers(plan: ExecutionPlan) -> str:
     if plan.aggregation is None:
         return "the coordinator, the other sites and everyone who sees what they see"
     return (
-        f"the coordinator, up to {plan.aggregation.colluding} other sites that work with it, and everyone who sees what they see, "
+        f"the coordinator, up to {plan.aggregation.colluding} other sites that work with it or alone, and everyone who sees what they see, "
         "unless they break the masks' cryptography"
     )
 

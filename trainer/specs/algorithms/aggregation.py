@@ -12,8 +12,6 @@ from zetadp.mechanisms.errors import InvalidParameter
 MOST_PARTIES = 64
 """The most sites of a secure sum: each has a mask with every other one."""
 
-_Sites = Annotated[int, Strict(), Field(ge=0, le=MOST_PARTIES)]
-
 
 @final
 class SecureAggregation(Value):
@@ -24,12 +22,13 @@ class SecureAggregation(Value):
 
     Attributes:
       dropouts: sites that may be missing at the end of a round.
-      colluding: sites that may work together with the coordinator, and tell it everything that they know.
+      colluding: sites that may work together, with the coordinator or without it, and tell each other everything that they know. At least
+        one: whoever sees the sum and is a site itself knows its own share of the noise, though it works with nobody.
     """
 
     kind: Literal["secure"] = "secure"
-    dropouts: _Sites
-    colluding: _Sites
+    dropouts: Annotated[int, Strict(), Field(ge=0, le=MOST_PARTIES)]
+    colluding: Annotated[int, Strict(), Field(ge=1, le=MOST_PARTIES)]
 
     def check(self, sites: int) -> None:
         r"""Raises InvalidParameter where a coordinator could get two different sums of one round: 2 (n - dropouts) <= n + colluding.

@@ -40,7 +40,8 @@ class FederatedZetaDpSgd(BoundedTraining):
         whole noise.
       server: the server's optimizer; ``fed_adam`` is that of Reddi et al. 2021.
       expected_batch_size: units expected in one node's sample if it has an equal share of all units.
-      (others): as in ``BoundedTraining``; ``privacy`` is what each node guarantees its units against the server and all other nodes.
+      (others): as in ``BoundedTraining``; ``privacy`` is what each node guarantees its units against the server and all other nodes, with
+        ``aggregation`` against the server and up to ``colluding`` other nodes together.
     Raises:
       InvalidParameter: from ``plan``, where the spec doesn't fit the data set.
     """
