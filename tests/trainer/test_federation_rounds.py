@@ -255,6 +255,15 @@ def test_the_record_names_every_site_and_its_last_statement(tmp_path: Path) -> N
         assert is_signed(public_text(key), bytes.fromhex(line["signature"]), DOMAIN + line["statement"].encode())
 
 
+@pytest.mark.parametrize(
+    "line", [b"[" * 100_000, b'{"statement": "", "signature": "", "counts": 1}', b'{"statement": 1}'], ids=["deep", "number", "part"]
+)
+def test_a_line_that_is_no_statement_is_said_to_be_none(line: bytes) -> None:
+    sites = Sites()
+    with pytest.raises(InvalidParameter, match=r"a line of statements\.jsonl"):
+        checked_statements(sites.proposal.federation.sites, sites.proposal.digest, 2, line)
+
+
 def _late(sites: Sites, site: int, rounds: Rounds, **changes: object) -> None:
     """One site says nothing in the first round, and in the second one its answer to the first comes late, changed."""
     asked: list[tuple[RoundRequest, bytes]] = []

@@ -19,9 +19,9 @@ from zetadp.trainer import load_train
 from zetadp.trainer.algorithms.federated.coordinated import CoordinatedRounds
 from zetadp.trainer.algorithms.federated.site_rounds import SiteRounds
 from zetadp.trainer.engine.run import MODEL, Setting, run
-from zetadp.trainer.sites.keys import public_text
+from zetadp.trainer.sites.keys import SIGNATURE_BYTES, public_text
 from zetadp.trainer.sites.ledger import SiteLedger, make_ledger
-from zetadp.trainer.sites.messages import Refusal, RoundRequest, SecureRequest, digest, opened, read, sealed
+from zetadp.trainer.sites.messages import LONGEST_HEADER, Refusal, RoundRequest, SecureRequest, digest, opened, read, sealed
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.record import FederationRecord, checked_statements
 from zetadp.trainer.sites.secure.party import STEPS
@@ -55,7 +55,7 @@ class Sites:
         for site in range(SITES):
             make_ledger(folder / f"{site}.sqlite")
         self.sites = [self.opened(site) for site in range(SITES)]
-        self._waiting: deque[bytes] = deque()
+        self.waiting: deque[bytes] = deque()
 
     def _draws(self, site: int) -> Callable[[int, NDArray[np.float32]], NDArray[np.int64]]:
         def draw(number: int, _parameters: NDArray[np.float32]) -> NDArray[np.int64]:
@@ -85,12 +85,12 @@ class Sites:
             if (number, step) not in self.lost:
                 answer = site.answer(frame)
                 self.bytes[number] += len(answer)
-                self._waiting.append(answer)
+                self.waiting.append(answer)
 
     def receive(self, seconds: float) -> bytes | None:
         """The next answer; time passes while there is none."""
-        self.time += 0.0 if self._waiting else seconds
-        return self._waiting.popleft() if self._waiting else None
+        self.time += 0.0 if self.waiting else seconds
+        return self.waiting.popleft() if self.waiting else None
 
     def rounds(self, folder: Path | None = None, numbers: int = NUMBERS) -> SecureRounds:
         """A coordinator's process, as it were."""
@@ -210,6 +210,19 @@ def test_a_coordinator_takes_a_finished_round_from_its_own_record(tmp_path: Path
     assert len(sites.sent) == asked
     again.forget(1)
     assert again.round(1, PARAMETERS) == {}  # which no checkpoint would ask for
+
+
+@pytest.mark.parametrize("header", [b"[" * LONGEST_HEADER, b'{"site":' * 500, b"\xff", b"{}"], ids=["deep", "cut", "bytes", "empty"])
+def test_what_nobody_signed_ends_no_round(tmp_path: Path, header: bytes) -> None:
+    sites = Sites(tmp_path)
+    plain = sites.send
+
+    def send(frame: bytes) -> None:
+        sites.waiting.append(len(header).to_bytes(4, "big") + header + bytes(SIGNATURE_BYTES))
+        plain(frame)
+
+    sites.send = send
+    assert _total(sites.rounds().round(1, PARAMETERS)) == _expected([0, 1, 2, 3])
 
 
 def test_too_few_sites_from_the_beginning_end_the_run(tmp_path: Path) -> None:

@@ -6,11 +6,15 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple, final
+from typing import Annotated, Final, NamedTuple, final
 
+from pydantic import Strict, StringConstraints
+
+from zetadp.mechanisms.base import Value
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.durable import write_atomically
-from zetadp.trainer.sites.messages import FIRST, Opened, Statement, digest, opened, read
+from zetadp.trainer.sites.keys import SIGNATURE_BYTES
+from zetadp.trainer.sites.messages import FIRST, LONGEST_HEADER, Opened, Statement, digest, opened, read
 from zetadp.trainer.specs.algorithms.federation import FederatedSite, Federation, SiteRecord
 
 STATEMENTS: Final = "statements.jsonl"
@@ -23,6 +27,15 @@ class Stated(NamedTuple):
     statement: Statement
     found: Opened
     counts: bool
+
+
+@final
+class _Line(Value):
+    """Of ``statements.jsonl``. Anybody may have written it: this reader bounds how deep it is, as ``json`` doesn't."""
+
+    statement: Annotated[str, StringConstraints(strict=True, max_length=LONGEST_HEADER)]
+    signature: Annotated[str, StringConstraints(strict=True, pattern=rf"^[0-9a-f]{{{2 * SIGNATURE_BYTES}}}$")]
+    counts: Annotated[bool, Strict()]
 
 
 @final
@@ -152,13 +165,10 @@ def _record(site: FederatedSite, stated: Sequence[Stated]) -> SiteRecord:
 def read_line(line: bytes) -> Stated:
     """A line of ``statements.jsonl``. Raises InvalidParameter if it isn't one; its signature isn't checked."""
     try:
-        document: dict[str, Any] = json.loads(line)
-        found = Opened(document["statement"].encode(), bytes.fromhex(document["signature"]), b"")
-        counts = document["counts"]
-        if not isinstance(counts, bool):
-            raise TypeError("counts")
-        return Stated(Statement.model_validate_json(found.header), found, counts)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        document = _Line.model_validate_json(line)
+        found = Opened(document.statement.encode(), bytes.fromhex(document.signature), b"")
+        return Stated(Statement.model_validate_json(found.header), found, document.counts)
+    except ValueError as error:
         raise InvalidParameter("statement", "a line of statements.jsonl", line[:100]) from error
 
 

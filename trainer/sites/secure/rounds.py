@@ -2,7 +2,6 @@ r"""A coordinator's secure sums, one a round, over the same line as plain rounds
 
 from __future__ import annotations
 
-import json
 import secrets
 import sys
 import time
@@ -14,6 +13,7 @@ from typing import NamedTuple, final
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.durable import write_atomically
@@ -24,12 +24,14 @@ from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.record import FederationRecord
 from zetadp.trainer.sites.rounds import LOOK_SECONDS, Line, standing_of
 from zetadp.trainer.sites.secure.masks import Residues, Ring
-from zetadp.trainer.sites.secure.parts import DOMAIN
+from zetadp.trainer.sites.secure.parts import DOMAIN, Part
 from zetadp.trainer.sites.secure.requests import joined, sum_of
 from zetadp.trainer.sites.secure.summing import Summing
 from zetadp.trainer.specs.algorithms.federation import Reason, SiteStanding
 
 SUMS = "sums"
+_ANSWERS: TypeAdapter[Part | Statement | Refusal] = TypeAdapter(Part | Statement | Refusal)
+"""Whatever a site sends. Nobody has signed it when it is read, so its depth is bounded, as this reader bounds it."""
 
 
 class _Gathered(NamedTuple):
@@ -233,10 +235,9 @@ class SecureRounds:
         """Of an answer that is late: it is there again."""
         try:
             found = opened(sent)
-            name = json.loads(found.header).get("site")
-        except (ValueError, AttributeError):
+            site = self.proposal.federation.number(_ANSWERS.validate_json(found.header).site)
+        except ValueError:
             return None
-        site = self.proposal.federation.number(name)
         key = None if site is None else self.proposal.federation.sites[site].key
         signed = key is not None and (found.is_by(key) or is_signed(key, found.signature, DOMAIN + found.header))
         return site if signed else None
