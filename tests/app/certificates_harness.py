@@ -132,7 +132,10 @@ def _stated(federation: Federation, proposal: Proposal, directory: Path) -> tupl
             )
             found = opened(sealed(statement, b"123", site_key(site.name)))
             previous[site.name], answers[place] = digest(found.header), (statement, found)
-        record.keep(number, {} if number == 7 else answers, list(answers.values()) if number == 7 else [])
+        if number == 7:
+            for statement, found in answers.values():
+                record.late(statement, found)
+        record.keep(number, {} if number == 7 else answers)
     record.forget(13)
     return record.finished(directory), proposal.signed
 

@@ -68,7 +68,7 @@ def test_each_site_is_named_with_what_it_stated(envelope: bytes) -> None:
     north, south = _read(envelope).predicate.run.sites
     assert f"north, key {north.key}: 0 of 40 answers counted; what its ledger charged isn't known; " in line
     last = f"by its last statement, {south.statement}, it had charged 13, and may have charged more since"
-    assert f"south, key {south.key}: 12 of 40 answers counted, 1 more came late or wrong; {last}." in line
+    assert f"south, key {south.key}: 12 of 40 answers counted, 1 more didn't count; {last}." in line
     assert "statements.jsonl" in {subject.name for subject in _read(envelope).subject}
 
 

@@ -1,24 +1,37 @@
-"""Sites and a coordinator of a secure sum in one place, without any network."""
+"""Sites and a coordinator of secure sums in one place, without any network: of one sum, and of a run's rounds."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
+from tests.trainer.federation_harness import NUMBERS, spec_of
 from zetadp.trainer.sites.keys import public_text
+from zetadp.trainer.sites.ledger import SiteLedger, make_ledger
+from zetadp.trainer.sites.messages import Refusal, SecureRequest, opened, read
+from zetadp.trainer.sites.proposal import Proposal
+from zetadp.trainer.sites.record import FederationRecord
 from zetadp.trainer.sites.secure.masks import Residues, Ring
 from zetadp.trainer.sites.secure.parts import Sum
 from zetadp.trainer.sites.secure.party import Party
+from zetadp.trainer.sites.secure.rounds import SecureRounds
 from zetadp.trainer.sites.secure.summing import Summing
+from zetadp.trainer.sites.settings import SiteBudget
+from zetadp.trainer.sites.site import Drawing, Site
 from zetadp.trainer.specs.algorithms.aggregation import SecureAggregation
 from zetadp.trainer.specs.algorithms.federation import FederatedSite, Federation
 
-NUMBERS = 5
+SITES = 4
+SECURE = {"kind": "secure", "dropouts": 1, "colluding": 1}
+PARAMETERS = np.zeros(NUMBERS, np.float32)
 
 
 @cache
@@ -90,3 +103,98 @@ def plain(there: Collection[int], width: int) -> list[int]:
     modulus = 2 ** (8 * width)
     sums = [sum(int(integers(number, width)[place]) for number in there) % modulus for place in range(NUMBERS)]
     return [value - modulus if value >= modulus // 2 else value for value in sums]
+
+
+class Sites:
+    """Four sites that answer at once, on a line that loses (site, step) in ``lost``; those in ``late`` come when the next step is asked."""
+
+    def __init__(self, folder: Path, *, epsilon: float = 100.0, drawing: Callable[[int], Drawing] | None = None, **changes: Any) -> None:
+        self.folder, self.coordinator = folder, Ed25519PrivateKey.generate()
+        self.keys = [Ed25519PrivateKey.generate() for _ in range(SITES)]
+        spec = spec_of(public_text(self.coordinator), [public_text(key) for key in self.keys], **({"aggregation": SECURE} | changes))
+        self.proposal = Proposal.of(spec, spec.plan())
+        self.budget = SiteBudget.model_validate({"epsilon": epsilon, "delta": 1e-5, "adjacency": "add_remove", "unit": "record"})
+        self.draws: list[tuple[int, int]] = []
+        self.lost: set[tuple[int, str]] = set()
+        self.late: set[tuple[int, str]] = set()
+        self.sent: list[bytes] = []
+        self.bytes, self.time = [0] * SITES, 0.0
+        self._drawing = drawing or (lambda site: lambda _proposal: (NUMBERS, self._draws(site)))
+        for site in range(SITES):
+            make_ledger(folder / f"{site}.sqlite")
+        self.sites = [self.opened(site) for site in range(SITES)]
+        self.waiting: deque[bytes] = deque()
+        self._later: list[bytes] = []
+
+    def _draws(self, site: int) -> Callable[[int, NDArray[np.float32]], NDArray[np.int64]]:
+        def draw(number: int, _parameters: NDArray[np.float32]) -> NDArray[np.int64]:
+            self.draws.append((site, number))
+            return np.arange(NUMBERS) - 10**site
+
+        return draw
+
+    def ledger(self, site: int) -> SiteLedger:
+        """A site's ledger, opened once more."""
+        return SiteLedger(self.folder / f"{site}.sqlite", self.budget.budget, self.budget.adjacency, self.budget.unit)
+
+    def opened(self, site: int) -> Site:
+        """A new process of a site, as it were."""
+
+        def failed(error: Exception) -> None:
+            raise error
+
+        agreed = {self.proposal.digest: self.proposal}
+        return Site("abcd"[site], self.keys[site], self.ledger(site), lambda: agreed, self._drawing(site), failed)
+
+    def send(self, frame: bytes) -> None:
+        """To all sites, whose answers wait."""
+        self.sent.append(frame)
+        step = read(SecureRequest, opened(frame)).step
+        self.waiting.extend(self._later)
+        self._later.clear()
+        for number, site in enumerate(self.sites):
+            if (number, step) not in self.lost:
+                answer = site.answer(frame)
+                self.bytes[number] += len(answer)
+                (self._later if (number, step) in self.late else self.waiting).append(answer)
+
+    def receive(self, seconds: float) -> bytes | None:
+        """The next answer; time passes while there is none."""
+        self.time += 0.0 if self.waiting else seconds
+        return self.waiting.popleft() if self.waiting else None
+
+    def rounds(self, folder: Path | None = None, numbers: int = NUMBERS) -> SecureRounds:
+        """A coordinator's process, as it were."""
+        place = self.folder / "run" if folder is None else folder
+        place.mkdir(exist_ok=True)
+        record = FederationRecord(place, self.proposal.federation)
+        return SecureRounds(
+            proposal=self.proposal,
+            key=self.coordinator,
+            line=self,
+            record=record,
+            folder=place,
+            numbers=numbers,
+            should_stop=lambda: False,
+            round_seconds=1.0,
+            first_seconds=2.0,
+            now=lambda: self.time,
+        )
+
+    def charged(self) -> list[int]:
+        """Rounds that each site's own ledger has charged."""
+        return [self.ledger(site).charged(self.proposal.digest) for site in range(SITES)]
+
+    def reason(self, frame: bytes, site: int = 0) -> str:
+        """Why a site refuses this."""
+        return read(Refusal, opened(self.sites[site].answer(frame))).reason
+
+
+def expected(sites: list[int]) -> list[int]:
+    """The sum of what these sites draw."""
+    return [sum(place - 10**site for site in sites) for place in range(NUMBERS)]
+
+
+def total(found: Mapping[int, NDArray[np.int64]]) -> list[int]:
+    """The sum of what arrived."""
+    return np.stack(list(found.values())).sum(0).tolist()

@@ -2,10 +2,8 @@ r"""Secure sums of sites: who drops out when, what is charged, what a site refus
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,118 +11,26 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from tests.selection import chosen
-from tests.trainer.federation_harness import DATA, NUMBERS, spec_of
+from tests.trainer.federation_harness import DATA, NUMBERS
+from tests.trainer.secure_harness import PARAMETERS, SITES, Sites, expected, total
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import load_train
 from zetadp.trainer.algorithms.federated.coordinated import CoordinatedRounds
 from zetadp.trainer.algorithms.federated.site_rounds import SiteRounds
 from zetadp.trainer.engine.run import MODEL, Setting, run
 from zetadp.trainer.sites.keys import SIGNATURE_BYTES, public_text
-from zetadp.trainer.sites.ledger import SiteLedger, make_ledger
-from zetadp.trainer.sites.messages import LONGEST_HEADER, Refusal, RoundRequest, SecureRequest, digest, opened, read, sealed
+from zetadp.trainer.sites.messages import LONGEST_HEADER, RoundRequest, SecureRequest, digest, opened, read, sealed
 from zetadp.trainer.sites.proposal import Proposal
-from zetadp.trainer.sites.record import FederationRecord, checked_statements
+from zetadp.trainer.sites.record import checked_statements
 from zetadp.trainer.sites.secure.party import STEPS
 from zetadp.trainer.sites.secure.rounds import SecureRounds
-from zetadp.trainer.sites.settings import SiteBudget, SiteSettings
-from zetadp.trainer.sites.site import Drawing, Site
+from zetadp.trainer.sites.settings import SiteSettings
+from zetadp.trainer.sites.site import Drawing
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
 from zetadp.trainer.specs.algorithms.federation import SignedProposal, SiteRecord
 from zetadp.trainer.specs.base import RuntimeSpec
 
-SITES = 4
-SECURE = {"kind": "secure", "dropouts": 1, "colluding": 1}
-PARAMETERS = np.zeros(NUMBERS, np.float32)
 RUNTIME = RuntimeSpec(device="cpu", threads=1)
-
-
-class Sites:
-    """Four sites that answer at once, on a line that loses what ``lost`` says: (site, step) from the given round on."""
-
-    def __init__(self, folder: Path, *, epsilon: float = 100.0, drawing: Callable[[int], Drawing] | None = None, **changes: Any) -> None:
-        self.folder, self.coordinator = folder, Ed25519PrivateKey.generate()
-        self.keys = [Ed25519PrivateKey.generate() for _ in range(SITES)]
-        spec = spec_of(public_text(self.coordinator), [public_text(key) for key in self.keys], **({"aggregation": SECURE} | changes))
-        self.proposal = Proposal.of(spec, spec.plan())
-        self.budget = SiteBudget.model_validate({"epsilon": epsilon, "delta": 1e-5, "adjacency": "add_remove", "unit": "record"})
-        self.draws: list[tuple[int, int]] = []
-        self.lost: set[tuple[int, str]] = set()
-        self.sent: list[bytes] = []
-        self.bytes, self.time = [0] * SITES, 0.0
-        self._drawing = drawing or (lambda site: lambda _proposal: (NUMBERS, self._draws(site)))
-        for site in range(SITES):
-            make_ledger(folder / f"{site}.sqlite")
-        self.sites = [self.opened(site) for site in range(SITES)]
-        self.waiting: deque[bytes] = deque()
-
-    def _draws(self, site: int) -> Callable[[int, NDArray[np.float32]], NDArray[np.int64]]:
-        def draw(number: int, _parameters: NDArray[np.float32]) -> NDArray[np.int64]:
-            self.draws.append((site, number))
-            return np.arange(NUMBERS) - 10**site
-
-        return draw
-
-    def ledger(self, site: int) -> SiteLedger:
-        """A site's ledger, opened once more."""
-        return SiteLedger(self.folder / f"{site}.sqlite", self.budget.budget, self.budget.adjacency, self.budget.unit)
-
-    def opened(self, site: int) -> Site:
-        """A new process of a site, as it were."""
-
-        def failed(error: Exception) -> None:
-            raise error
-
-        agreed = {self.proposal.digest: self.proposal}
-        return Site("abcd"[site], self.keys[site], self.ledger(site), lambda: agreed, self._drawing(site), failed)
-
-    def send(self, frame: bytes) -> None:
-        """To all sites, whose answers wait."""
-        self.sent.append(frame)
-        step = read(SecureRequest, opened(frame)).step
-        for number, site in enumerate(self.sites):
-            if (number, step) not in self.lost:
-                answer = site.answer(frame)
-                self.bytes[number] += len(answer)
-                self.waiting.append(answer)
-
-    def receive(self, seconds: float) -> bytes | None:
-        """The next answer; time passes while there is none."""
-        self.time += 0.0 if self.waiting else seconds
-        return self.waiting.popleft() if self.waiting else None
-
-    def rounds(self, folder: Path | None = None, numbers: int = NUMBERS) -> SecureRounds:
-        """A coordinator's process, as it were."""
-        place = self.folder / "run" if folder is None else folder
-        place.mkdir(exist_ok=True)
-        record = FederationRecord(place, self.proposal.federation)
-        return SecureRounds(
-            proposal=self.proposal,
-            key=self.coordinator,
-            line=self,
-            record=record,
-            folder=place,
-            numbers=numbers,
-            should_stop=lambda: False,
-            round_seconds=1.0,
-            first_seconds=2.0,
-            now=lambda: self.time,
-        )
-
-    def charged(self) -> list[int]:
-        """Rounds that each site's own ledger has charged."""
-        return [self.ledger(site).charged(self.proposal.digest) for site in range(SITES)]
-
-    def reason(self, frame: bytes, site: int = 0) -> str:
-        """Why a site refuses this."""
-        return read(Refusal, opened(self.sites[site].answer(frame))).reason
-
-
-def _expected(sites: list[int]) -> list[int]:
-    return [sum(place - 10**site for site in sites) for place in range(NUMBERS)]
-
-
-def _total(found: Mapping[int, NDArray[np.int64]]) -> list[int]:
-    return np.stack(list(found.values())).sum(0).tolist()
 
 
 def test_a_round_is_the_sum_of_all_sites_whose_statements_are_of_masked_integers(tmp_path: Path) -> None:
@@ -132,7 +38,7 @@ def test_a_round_is_the_sum_of_all_sites_whose_statements_are_of_masked_integers
     rounds = sites.rounds()
     for number in (1, 2):
         found = rounds.round(number, PARAMETERS)
-        assert (sorted(found), _total(found)) == ([0, 1, 2, 3], _expected([0, 1, 2, 3]))
+        assert (sorted(found), total(found)) == ([0, 1, 2, 3], expected([0, 1, 2, 3]))
     assert sites.charged() == [2] * SITES
     assert [(one.answered, one.arrived, one.charged) for one in rounds.standing()] == [(True, 2, 2)] * SITES
     records = rounds.record.finished(tmp_path)
@@ -147,7 +53,7 @@ def test_a_site_that_drops_out_is_in_the_sum_or_isnt(tmp_path: Path, step: str) 
     sites.lost = {(1, later) for later in STEPS[STEPS.index(step) :]}
     found = sites.rounds().round(1, PARAMETERS)
     there = [0, 1, 2, 3] if step in {"agreed", "revealed"} else [0, 2, 3]
-    assert (sorted(found), _total(found)) == (there, _expected(there))
+    assert (sorted(found), total(found)) == (there, expected(there))
     assert sites.charged() == [1, 1 if 1 in there else 0, 1, 1]
 
 
@@ -170,7 +76,7 @@ def test_a_round_that_too_few_stay_in_gives_nothing_and_the_next_one_goes_on(tmp
     drawn = {"shares": [0, 0, 0, 0], "masked": [1, 0, 0, 1]}.get(step, [1] * SITES)
     assert sites.charged() == drawn
     sites.lost = set()
-    assert _total(rounds.round(2, PARAMETERS)) == _expected([0, 1, 2, 3])
+    assert total(rounds.round(2, PARAMETERS)) == expected([0, 1, 2, 3])
     # Nothing was drawn twice for one number.
     assert len(sites.draws) == len(set(sites.draws))
 
@@ -195,7 +101,7 @@ def test_a_coordinator_that_dies_in_a_round_gets_nothing_of_it_afterwards(tmp_pa
     sites.send = plain
     rounds = sites.rounds()
     assert rounds.round(1, PARAMETERS) == {}
-    assert _total(rounds.round(2, PARAMETERS)) == _expected([0, 1, 2, 3])
+    assert total(rounds.round(2, PARAMETERS)) == expected([0, 1, 2, 3])
     assert sites.draws == [(site, number) for number in (1, 2) for site in range(SITES)]
 
 
@@ -222,7 +128,7 @@ def test_what_nobody_signed_ends_no_round(tmp_path: Path, header: bytes) -> None
         plain(frame)
 
     sites.send = send
-    assert _total(sites.rounds().round(1, PARAMETERS)) == _expected([0, 1, 2, 3])
+    assert total(sites.rounds().round(1, PARAMETERS)) == expected([0, 1, 2, 3])
 
 
 def test_too_few_sites_from_the_beginning_end_the_run(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple, final
 
@@ -49,6 +49,8 @@ class FederationRecord:
     def __init__(self, workdir: Path, federation: Federation) -> None:
         self._statements, self._rounds, self._federation = workdir / STATEMENTS, workdir / ROUNDS, federation
         self._known: dict[str, dict[int, Stated]] = {site.name: {} for site in federation.sites}
+        # By site and round: what came besides, until it is written. However much a site sends, it is no more than this.
+        self._late: dict[tuple[str, int], Stated] = {}
         *lines, unfinished = self._statements.read_bytes().split(b"\n") if self._statements.exists() else [b""]
         for line in lines:
             stated = read_line(line)
@@ -64,27 +66,56 @@ class FederationRecord:
         path = self._rounds / str(number)
         return [opened(frame) for frame in _split(path.read_bytes())] if path.exists() else None
 
-    def keep(self, number: int, answers: Mapping[int, tuple[Statement, Opened]], uncounted: Sequence[tuple[Statement, Opened]]) -> None:
-        r"""The round is over, and these answers count. Both are on disk when it returns.
-
-        Args:
-          uncounted: what sites stated besides, of this round or of earlier ones, and what doesn't fit the rest (``fits``) is left out.
-        """
+    def keep(self, number: int, answers: Mapping[int, tuple[Statement, Opened]]) -> None:
+        """The round is over, and these answers count. Both are on disk when it returns, and so is what came late."""
         frames = [_joined(found) for _, found in answers.values()]
         write_atomically(self._rounds / str(number), b"".join(len(frame).to_bytes(8, "big") + frame for frame in frames))
-        counted = [Stated(statement, found, counts=True) for statement, found in answers.values()]
-        self._note([*counted, *(Stated(statement, found, counts=False) for statement, found in uncounted)])
+        self._note([Stated(statement, found, counts=True) for statement, found in answers.values()])
+        self.write_late()
+
+    def late(self, statement: Statement, found: Opened) -> None:
+        """A site stated this besides, of this round or of an earlier one. What doesn't fit the rest (``fits``) is left out."""
+        if self.fits(statement):
+            self._late.setdefault((statement.site, statement.round), Stated(statement, found._replace(payload=b""), counts=False))
+
+    def write_late(self) -> None:
+        """What came late is on disk when it returns."""
+        late, self._late = self._late, {}
+        self._note(list(late.values()))
+
+    def state(self, answers: Mapping[int, tuple[Statement, Opened]]) -> None:
+        """Sites have charged a secure sum's round, whatever comes of it. On disk when it returns, as uncounted until ``count``."""
+        self._note([Stated(statement, found, counts=False) for statement, found in answers.values()])
+        self.write_late()
+
+    def stated(self, number: int) -> bool:
+        """Whether any site is known to have stated this round."""
+        return any(number in known for known in self._known.values())
+
+    def count(self, number: int, sites: Iterable[str]) -> None:
+        """The round's secure sum is there, and has these sites' integers in it. On disk when it returns."""
+        known = [self._known[site][number] for site in sites if number in self._known[site]]
+        counted = [one._replace(counts=True) for one in known if not one.counts]
+        for one in counted:
+            self._known[one.statement.site][number] = one
+        self._append(counted)
 
     def _note(self, stated: Sequence[Stated]) -> None:
         """Adds what isn't there yet."""
-        lines = list[str]()
-        for one in stated:
+        added = list[Stated]()
+        for whole in stated:
+            # Integers would fill the memory, a round after the other.
+            one = whole._replace(found=whole.found._replace(payload=b""))
             if self.fits(one.statement):
-                lines.append(f"{_line(one)}\n")
+                added.append(one)
                 self._known[one.statement.site][one.statement.round] = one
-        if lines:
+        self._append(added)
+
+    def _append(self, stated: Sequence[Stated]) -> None:
+        """Lines, of which a site's last one of a round holds."""
+        if stated:
             with self._statements.open("a") as file:
-                file.writelines(lines)
+                file.writelines(f"{_line(one)}\n" for one in stated)
                 file.flush()
                 os.fsync(file.fileno())
 
@@ -96,6 +127,7 @@ class FederationRecord:
 
     def finished(self, artifacts: Path) -> tuple[SiteRecord, ...]:
         """Writes all statements to the artifacts, in the order of rounds and sites, and counts them."""
+        self.write_late()
         places = {site.name: number for number, site in enumerate(self._federation.sites)}
         every = [one for known in self._known.values() for one in known.values()]
         every.sort(key=lambda one: (one.statement.round, places[one.statement.site]))

@@ -41,6 +41,26 @@ class Line(Protocol):
 
 
 @final
+class Log:
+    """The job's log, which says each kind of trouble of a site once."""
+
+    def __init__(self) -> None:
+        self._said: set[tuple[str, str]] = set()
+
+    def say(self, about: str, line: str) -> None:
+        r"""Writes a line.
+
+        Args:
+          about: a site's name, or what else is in trouble.
+          line: whose last part after a colon is the kind of trouble.
+        """
+        kind = line.rsplit(":", 1)[-1]
+        if (about, kind) not in self._said:
+            self._said.add((about, kind))
+            sys.stderr.write(f"{line}\n")
+
+
+@final
 @dataclass
 class Rounds:
     r"""The rounds of one run.
@@ -63,9 +83,8 @@ class Rounds:
     first_seconds: float
     now: Callable[[], float] = time.monotonic
     _present: set[int] | None = field(default=None, init=False)
-    _uncounted: list[tuple[Statement, Opened]] = field(default_factory=list[tuple[Statement, Opened]], init=False)
     _reasons: dict[int, Reason] = field(default_factory=dict[int, Reason], init=False)
-    _told: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]], init=False)
+    _log: Log = field(default_factory=Log, init=False)
 
     def round(self, number: int, parameters: NDArray[np.float32]) -> Mapping[int, NDArray[np.int64]]:
         r"""What arrived of a round, by sites' numbers.
@@ -86,9 +105,12 @@ class Rounds:
             self._present = set(answers)
         else:
             self.line.send(frame)
-            self._wait(asked, number, answers)
-            self.record.keep(number, answers, self._uncounted)
-            self._uncounted.clear()
+            try:
+                self._wait(asked, number, answers)
+            except BaseException:
+                self.record.write_late()
+                raise
+            self.record.keep(number, answers)
         return {site: unpack(found.payload, statement.numbers, statement.width) for site, (statement, found) in answers.items()}
 
     @property
@@ -151,7 +173,7 @@ class Rounds:
             if (header.proposal, header.round) == (self.proposal.digest, number):
                 refused.add(site)
                 self._reasons[site] = header.reason
-                self._tell(site, f"site {header.site} refuses round {number}: {header.reason}")
+                self._log.say(header.site, f"site {header.site} refuses round {number}: {header.reason}")
             return site
         if header.proposal != self.proposal.digest or site in answers:
             return site  # sent twice
@@ -160,9 +182,9 @@ class Rounds:
             return site
         # Late or wrong, it says all the same what its site has released and charged.
         if header.round <= number:
-            self._uncounted.append((header, found))
+            self.record.late(header, found)
         if wrong is not None and header.round == number:
-            self._tell(site, f"site {header.site} {wrong}: it counts as zero")
+            self._log.say(header.site, f"site {header.site} {wrong}: it counts as zero")
             refused.add(site)
         return site
 
@@ -177,13 +199,6 @@ class Rounds:
             return False
         integers = unpack(payload, header.numbers, header.width)
         return -LARGEST < int(integers.min()) <= int(integers.max()) < LARGEST
-
-    def _tell(self, site: int, line: str) -> None:
-        """In the job's log, once for each kind of trouble."""
-        kind = line.rsplit(":", 1)[-1]
-        if (site, kind) not in self._told:
-            self._told.add((site, kind))
-            sys.stderr.write(f"{line}\n")
 
 
 def standing_of(record: FederationRecord, answered: Set[int], reasons: Mapping[int, Reason]) -> tuple[SiteStanding, ...]:

@@ -25,9 +25,9 @@ def site_lines(sites: Sequence[SiteRecord], proposal: SignedProposal | None, rou
     yield f"Sites: {'; '.join(_site(site, rounds) for site in sites)}."
     yield (
         f"  Each answered only for proposal {proposal.digest}, which holds this spec and plan, the network {proposal.network} and the code "
-        f"{proposal.code}. What didn't count, because it was late, wrong or never came, counts as zero; its site may have released it all "
-        "the same. All statements that came are in statements.jsonl, and each has the digest of its site's one before. The data above are "
-        "the coordinator's: of them only the shape and the held-out records were used."
+        f"{proposal.code}. What didn't count, because it was late, wrong, in a secure sum that failed or never came, counts as zero; its "
+        "site may have released it all the same. All statements that came are in statements.jsonl, and each has the digest of its site's "
+        "one before. The data above are the coordinator's: of them only the shape and the held-out records were used."
     )
 
 
@@ -36,5 +36,5 @@ def _site(site: SiteRecord, rounds: int) -> str:
     if site.statement is None:
         return f"{counted}; what its ledger charged isn't known"
     if site.uncounted:
-        counted += f", {site.uncounted} more came late or wrong"
+        counted += f", {site.uncounted} more didn't count"
     return f"{counted}; by its last statement, {site.statement}, it had charged {site.charged}, and may have charged more since"

@@ -3,12 +3,11 @@ r"""A coordinator's secure sums, one a round, over the same line as plain rounds
 from __future__ import annotations
 
 import secrets
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, final
+from typing import Final, final
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -22,23 +21,16 @@ from zetadp.trainer.sites.keys import is_signed
 from zetadp.trainer.sites.messages import Opened, Refusal, SecureRequest, Statement, Step, digest, opened, read, sealed
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.record import FederationRecord
-from zetadp.trainer.sites.rounds import LOOK_SECONDS, Line, standing_of
+from zetadp.trainer.sites.rounds import LOOK_SECONDS, Line, Log, standing_of
 from zetadp.trainer.sites.secure.masks import Residues, Ring
 from zetadp.trainer.sites.secure.parts import DOMAIN, Part
 from zetadp.trainer.sites.secure.requests import joined, sum_of
 from zetadp.trainer.sites.secure.summing import Summing
 from zetadp.trainer.specs.algorithms.federation import Reason, SiteStanding
 
-SUMS = "sums"
+SUMS: Final = "sums"
 _ANSWERS: TypeAdapter[Part | Statement | Refusal] = TypeAdapter(Part | Statement | Refusal)
 """Whatever a site sends. Nobody has signed it when it is read, so its depth is bounded, as this reader bounds it."""
-
-
-class _Gathered(NamedTuple):
-    """What came of a step: messages by sites' numbers, and why others refused."""
-
-    frames: Mapping[int, bytes]
-    refused: Mapping[int, Reason]
 
 
 @final
@@ -73,8 +65,7 @@ class SecureRounds:
     first_seconds: float
     now: Callable[[], float] = time.monotonic
     _present: set[int] | None = field(default=None, init=False)
-    _told: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]], init=False)
-    _uncounted: list[tuple[Statement, Opened]] = field(default_factory=list[tuple[Statement, Opened]], init=False)
+    _log: Log = field(default_factory=Log, init=False)
     answered: frozenset[int] = field(default=frozenset(), init=False)
     """The numbers of the sites in the last round's sum."""
     _reasons: dict[int, Reason] = field(default_factory=dict[int, Reason], init=False)
@@ -99,10 +90,14 @@ class SecureRounds:
             except _Void:
                 sites, total = [], np.zeros(self.numbers, np.int64)
                 self._present = set(range(len(self.proposal.federation.sites)))
-                self._tell(-1, f"round {number} gives nothing: fewer than {self._least} sites stayed to its end")
+                self._log.say("round", f"round {number} gives nothing: fewer than {self._least} sites stayed to its end")
+            finally:
+                self.record.write_late()
             self._keep(number, sites, total)
         else:
             sites, total = kept
+        # Not before the sum is there: what a void round drew counts nowhere.
+        self.record.count(number, [self.proposal.federation.sites[site].name for site in sites])
         self.answered = frozenset(sites)
         nothing = np.broadcast_to(np.int64(0), total.shape)
         return {site: nothing if place else total for place, site in enumerate(sites)}
@@ -119,18 +114,18 @@ class SecureRounds:
         summing = Summing(about)
         keys = self._keys(frame, summing)
         summing.take_keys(keys.values())
-        shares = self._gathered("shares", joined(list(keys.values())), set(keys), summing.counts_shares).frames
+        shares = self._gathered("shares", joined(list(keys.values())), set(keys), summing.counts_shares)
         summing.take_shares(self._enough(shares))
         content = np.ascontiguousarray(parameters, "<f4").tobytes() + joined(list(shares.values()))
         arrived = self._masked(content, set(shares), about.ring)
         names = " ".join(self.proposal.federation.sites[site].name for site in sorted(arrived)).encode()
         summing.take_masked(arrived)
-        agreed = self._gathered("agreed", names, set(arrived), summing.counts_agreed).frames
-        revealed = self._gathered("revealed", joined(self._enough(agreed)), set(agreed), summing.counts_revealed).frames
+        agreed = self._gathered("agreed", names, set(arrived), summing.counts_agreed)
+        revealed = self._gathered("revealed", joined(self._enough(agreed)), set(agreed), summing.counts_revealed)
         try:
             return sorted(arrived), summing.total(self._enough(revealed))
         except InvalidParameter as error:  # a site's shares are wrong
-            self._tell(-2, str(error))
+            self._log.say("shares", str(error))
             raise _Void from error
 
     def _enough(self, frames: Mapping[int, bytes]) -> list[bytes]:
@@ -144,19 +139,19 @@ class SecureRounds:
         # Whoever was missing isn't waited for again until it is heard of.
         wanted = every if self._present is None else self._present | self._heard
         self._heard.clear()
-        found = self._wait("keys", frame, wanted, summing.counts_keys, self._least)
-        if len(found.frames) >= self._least:
-            return dict(sorted(found.frames.items()))
-        if "spent_round" in found.refused.values():  # by a coordinator that died since
+        frames, refused = self._wait("keys", frame, wanted, summing.counts_keys, self._least)
+        if len(frames) >= self._least:
+            return dict(sorted(frames.items()))
+        if "spent_round" in refused.values():  # by a coordinator that died since
             raise _Void
-        silent = len(every) - len(found.frames) - len(found.refused)
-        got = f"{len(found.refused)} that refuse, {silent} that are silent"
+        silent = len(every) - len(frames) - len(refused)
+        got = f"{len(refused)} that refuse, {silent} that are silent"
         raise InvalidParameter("sites", f"at least {self._least} that answer", got)
 
-    def _gathered(self, step: Step, payload: bytes, wanted: set[int], counts: Callable[[bytes], int | None]) -> _Gathered:
+    def _gathered(self, step: Step, payload: bytes, wanted: set[int], counts: Callable[[bytes], int | None]) -> Mapping[int, bytes]:
         _, frame = self._request(step, payload)
-        found = self._wait(step, frame, wanted, counts, 0)
-        return _Gathered(dict(sorted(found.frames.items())), found.refused)
+        frames, _ = self._wait(step, frame, wanted, counts, 0)
+        return dict(sorted(frames.items()))
 
     def _masked(self, payload: bytes, wanted: set[int], ring: Ring) -> Mapping[int, Residues]:
         _, frame = self._request("masked", payload)
@@ -168,17 +163,18 @@ class SecureRounds:
             if stated is None:
                 return None
             site, statement, found = stated
-            fits = (statement.request, statement.numbers, statement.width) == (about, ring.numbers, ring.width)
-            if not (fits and len(found.payload) == ring.numbers * ring.width and self.record.fits(statement)):
-                self._uncounted.append((statement, found))
+            is_asked = (statement.request, statement.round) == (about, self._number)
+            is_whole = (statement.numbers, statement.width, len(found.payload)) == (ring.numbers, ring.width, ring.numbers * ring.width)
+            if not (is_asked and is_whole and self.record.fits(statement)):
                 return None
-            answers[site] = statement, found
+            answers.setdefault(site, (statement, found))
             return site
 
-        self._wait("masked", frame, wanted, counts, 0)
-        # Sites have charged it, whatever comes of it.
-        self.record.keep(self._number, answers, self._uncounted)
-        self._uncounted.clear()
+        try:
+            self._wait("masked", frame, wanted, counts, 0)
+        finally:
+            # Sites have charged it, whatever comes of it.
+            self.record.state(answers)
         self._present = set(answers)
         if len(answers) < self._least:
             raise _Void
@@ -193,7 +189,7 @@ class SecureRounds:
         site = self.proposal.federation.number(statement.site)
         if site is None or not found.is_by(self.proposal.federation.sites[site].key):
             return None
-        return (site, statement, found) if (statement.proposal, statement.round) == (self.proposal.digest, self._number) else None
+        return (site, statement, found) if statement.proposal == self.proposal.digest else None
 
     def _request(self, step: Step, payload: bytes) -> tuple[SecureRequest, bytes]:
         request = SecureRequest(
@@ -206,7 +202,9 @@ class SecureRounds:
         )
         return request, sealed(request, payload, self.key)
 
-    def _wait(self, step: Step, frame: bytes, wanted: set[int], counts: Callable[[bytes], int | None], least: int) -> _Gathered:
+    def _wait(
+        self, step: Step, frame: bytes, wanted: set[int], counts: Callable[[bytes], int | None], least: int
+    ) -> tuple[Mapping[int, bytes], Mapping[int, Reason]]:
         """Until all who are wanted answered or refused, or time is up; for ``least`` sites it waits ``first_seconds``."""
         self.line.send(frame)
         frames, refused = dict[int, bytes](), dict[int, Reason]()
@@ -226,13 +224,19 @@ class SecureRounds:
                 frames.setdefault(site, sent)
             elif (found := self._refusal(sent)) is not None:
                 refused[found[0]] = self._reasons[found[0]] = found[1]
-                self._tell(found[0], f"site {self.proposal.federation.sites[found[0]].name} refuses {step}: {found[1]}")
+                name = self.proposal.federation.sites[found[0]].name
+                self._log.say(name, f"site {name} refuses {step}: {found[1]}")
+            elif (stated := self._stated(sent)) is not None:
+                # Late or wrong, it says all the same what its site has charged.
+                self._heard.add(stated[0])
+                if stated[1].round <= self._number:
+                    self.record.late(stated[1], stated[2])
             elif (site := self._sender(sent)) is not None:
                 self._heard.add(site)
-        return _Gathered(frames, refused)
+        return frames, refused
 
     def _sender(self, sent: bytes) -> int | None:
-        """Of an answer that is late: it is there again."""
+        """Of another answer that is late: it is there again."""
         try:
             found = opened(sent)
             site = self.proposal.federation.number(_ANSWERS.validate_json(found.header).site)
@@ -258,7 +262,7 @@ class SecureRounds:
         if path.exists():
             head, _, content = path.read_bytes().partition(b"\n")
             return [int(site) for site in head.split()], np.frombuffer(content, "<i8").astype(np.int64)
-        return None if self.record.kept(number) is None else ([], np.zeros(self.numbers, np.int64))
+        return ([], np.zeros(self.numbers, np.int64)) if self.record.stated(number) else None
 
     def _keep(self, number: int, sites: Iterable[int], total: NDArray[np.int64]) -> None:
         head = " ".join(map(str, sites)).encode()
@@ -273,10 +277,3 @@ class SecureRounds:
         for path in (self.folder / SUMS).glob("[0-9]*"):
             if int(path.name) <= step:
                 path.unlink()
-
-    def _tell(self, site: int, line: str) -> None:
-        """In the job's log, once for each kind of trouble."""
-        kind = line.rsplit(":", 1)[-1]
-        if (site, kind) not in self._told:
-            self._told.add((site, kind))
-            sys.stderr.write(f"{line}\n")

@@ -86,8 +86,9 @@ class SiteRecord(Value):
     r"""What became of one site's part in a run, as the coordinator can prove it by the site's own statements.
 
     Attributes:
-      arrived: rounds whose noisy sum counted; what didn't counts as zero.
-      uncounted: further rounds that it stated, whose noisy sums came too late or weren't of the right form: it released them all the same.
+      arrived: rounds whose noisy sum counted, by itself or in a secure sum; what didn't counts as zero.
+      uncounted: further rounds that it stated, whose noisy sums came too late, weren't of the right form, or were under masks of a secure
+        sum that failed: it charged them all the same, and released what wasn't under masks.
       charged: rounds that its ledger had charged by its last statement, those whose answer was lost included; absent where it stated
         nothing, and so nobody else knows.
       statement: SHA-256 of its last statement, which has that of the one before it; absent where it stated nothing.
