@@ -25,7 +25,7 @@ from zetadp.trainer.sites.record import checked_statements
 from zetadp.trainer.sites.secure.party import STEPS
 from zetadp.trainer.sites.secure.rounds import SecureRounds
 from zetadp.trainer.sites.settings import SiteSettings
-from zetadp.trainer.sites.site import Drawing
+from zetadp.trainer.sites.site import Drawing, Site
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
 from zetadp.trainer.specs.algorithms.federation import SignedProposal, SiteRecord
 from zetadp.trainer.specs.base import RuntimeSpec
@@ -150,6 +150,23 @@ def test_a_site_halts_at_its_budget_before_it_draws(tmp_path: Path) -> None:
         rounds.round(most + 1, PARAMETERS)
     assert sites.charged() == [most] * SITES
     assert len(sites.draws) == SITES * most
+
+
+def test_what_cannot_be_drawn_is_no_error_of_the_protocol(tmp_path: Path) -> None:
+    sites = Sites(tmp_path)
+    failures: list[Exception] = []
+
+    def draw(_number: int, _parameters: NDArray[np.float32]) -> NDArray[np.int64]:
+        raise InvalidParameter("value", "finite in every coordinate", "a value with NaN or infinity")
+
+    agreed = {sites.proposal.digest: sites.proposal}
+    sites.sites[0] = Site("a", sites.keys[0], sites.ledger(0), lambda: agreed, lambda _proposal: (NUMBERS, draw), failures.append)
+    rounds = sites.rounds()
+    assert total(rounds.round(1, PARAMETERS)) == expected([1, 2, 3])
+    # It may depend on the data: said of a round that is charged, without more, and told to the site's own log.
+    assert [one.refusal for one in rounds.standing()] == ["failed", None, None, None]
+    assert sites.charged() == [1] * SITES
+    assert [str(error.__cause__) for error in failures] == ["value must be finite in every coordinate, got 'a value with NaN or infinity'"]
 
 
 def test_a_site_that_restarts_has_forgotten_its_part(tmp_path: Path) -> None:

@@ -25,6 +25,11 @@ Draw = Callable[[int, bytes], Callable[[], NDArray[np.int64]]]
 
 
 @final
+class DrawingFailed(Exception):
+    """A round was charged and couldn't be drawn, for ``__cause__``: the coordinator's messages were right, and the data may be why."""
+
+
+@final
 class SecureAnswers:
     r"""Answers one sum's steps, the last one that was begun. Its secrets are nowhere else: they end with the process.
 
@@ -47,6 +52,7 @@ class SecureAnswers:
           numbers: of the network's parameters.
         Raises:
           RoundRefused: as the ledger and ``draw`` do; protocol if this isn't the next step, or what came with it isn't right.
+          DrawingFailed: in a round that is charged.
         """
         asked = digest(found.header)
         if asked == self._last[0]:
@@ -98,7 +104,10 @@ class SecureAnswers:
             if isinstance(reserved, bytes):  # of a process whose secrets are gone
                 raise RoundRefused("spent_round")
             charged.append(reserved)
-            return drawing()
+            try:
+                return drawing()
+            except InvalidParameter as error:
+                raise DrawingFailed from error
 
         masked = ring.packed(party.masked(parted(payload[after:]), integers))
         return self._stating.answer(

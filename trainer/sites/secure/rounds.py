@@ -223,7 +223,9 @@ class SecureRounds:
             if (site := counts(sent)) is not None:
                 frames.setdefault(site, sent)
             elif (found := self._refusal(sent)) is not None:
-                refused[found[0]] = self._reasons[found[0]] = found[1]
+                refused[found[0]] = found[1]
+                # Whoever has refused one step refuses the next ones too, since it is no part of the sum any more: the first reason is why.
+                self._reasons.setdefault(found[0], found[1])
                 name = self.proposal.federation.sites[found[0]].name
                 self._log.say(name, f"site {name} refuses {step}: {found[1]}")
             elif (stated := self._stated(sent)) is not None:
