@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from tests.selection import chosen
 from tests.trainer.secure_harness import NUMBERS, Round, about, integers, plain, signing
 from zetadp.mechanisms.errors import InvalidParameter
-from zetadp.trainer.sites.messages import FIRST, digest
-from zetadp.trainer.sites.secure.masks import Ring
+from zetadp.trainer.sites.messages import FIRST, digest, opened
+from zetadp.trainer.sites.secure.masks import Ring, committed, expanded
 from zetadp.trainer.sites.secure.parts import Part, sealed
-from zetadp.trainer.sites.secure.party import Party
+from zetadp.trainer.sites.secure.party import COMMITMENT_BYTES, Party, shares_revealed
 from zetadp.trainer.sites.secure.sharing import joined, split
 from zetadp.trainer.specs.algorithms.aggregation import SecureAggregation
 
@@ -65,6 +65,21 @@ def test_masked_integers_are_others_in_each_sum() -> None:
     for number in range(3):
         first, second = (masked[number].tolist() for masked in sent)
         assert len({*first, *second, *ring.residues(integers(number)).tolist()}) == 3 * NUMBERS
+
+
+def test_what_binds_a_site_to_its_seed_is_derived_from_it_as_keys_are() -> None:
+    run = Round(about(5, 1, 1))
+    shares = run.shares(EVERY, run.keys(EVERY))
+    agreed = run.agreed(EVERY, run.masked(EVERY, shares))
+    held = [shares_revealed(opened(run.parties[number].revealed(agreed)).payload, EVERY) or {} for number in EVERY]
+    salt = run.summing.roster.salt
+    for number in EVERY:
+        seed = joined({holder + 1: held[holder][number] for holder in range(4)})
+        assert seed is not None
+        shown = opened(shares[number]).payload[:COMMITMENT_BYTES]
+        assert shown == committed(seed, salt)
+        # Neither the mask's key, nor what the same seed would show elsewhere or without a label of its own.
+        assert shown not in {expanded(seed, salt), committed(seed, bytes(32)), bytes.fromhex(digest(seed))}
 
 
 Attack = Callable[[Round], object]

@@ -84,3 +84,8 @@ def derived(own: X25519PrivateKey, other: bytes, salt: bytes, purpose: str) -> b
 def expanded(seed: bytes, salt: bytes) -> bytes:
     """The key of a site's own mask, from the seed that it shares."""
     return HKDF(SHA256(), 32, salt, b"zetadp secure aggregation 1 own mask").derive(seed)
+
+
+def committed(seed: bytes, salt: bytes) -> bytes:
+    """What binds a site to its seed, 32 bytes for everybody to see: independent of the mask's key for whoever doesn't know the seed."""
+    return HKDF(SHA256(), 32, salt, b"zetadp secure aggregation 1 commitment").derive(seed)

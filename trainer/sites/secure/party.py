@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.sites.messages import FIRST, digest
-from zetadp.trainer.sites.secure.masks import Residues, derived, expanded
+from zetadp.trainer.sites.secure.masks import Residues, committed, derived, expanded
 from zetadp.trainer.sites.secure.parts import Kind, Part, Roster, Sum, all_received, roster_of, sealed, view_of
 from zetadp.trainer.sites.secure.sharing import SECRET_BYTES, SHARE_BYTES, split
 
@@ -74,7 +74,7 @@ class Party:
             seeds = split(self._seed, points, self._about.least)
             privates = split(self._masking.private_bytes_raw(), points, self._about.least)
             self._shares[self._number] = seeds[self._number + 1], privates[self._number + 1]
-            payload = bytes.fromhex(digest(self._seed))
+            payload = committed(self._seed, roster.salt)
             for other in self._others(roster.keys):
                 cipher = ChaCha20Poly1305(self._shared_key(roster, other, self._number, other))
                 payload += cipher.encrypt(_NONCE, seeds[other + 1] + privates[other + 1], roster.salt)

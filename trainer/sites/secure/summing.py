@@ -10,8 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
 from zetadp.mechanisms.errors import InvalidParameter
-from zetadp.trainer.sites.messages import digest
-from zetadp.trainer.sites.secure.masks import Residues, expanded
+from zetadp.trainer.sites.secure.masks import Residues, committed, expanded
 from zetadp.trainer.sites.secure.parts import Roster, Sum, all_received, received, roster_of, view_of
 from zetadp.trainer.sites.secure.party import COMMITMENT_BYTES, SEALED_BYTES, pair_key, shares_revealed
 from zetadp.trainer.sites.secure.sharing import joined
@@ -28,7 +27,7 @@ class Summing:
     def __init__(self, about: Sum) -> None:
         self._about = about
         self._roster: Roster | None = None
-        self._seeds: dict[int, str] = {}
+        self._seeds: dict[int, bytes] = {}
         self._arrived: Mapping[int, Residues] = {}
 
     @property
@@ -77,7 +76,7 @@ class Summing:
     def take_shares(self, frames: Iterable[bytes]) -> None:
         """Of all sites that handed them out."""
         found = all_received(self._about, "shares", self.roster.digest, frames, lambda one: one.site in self.roster.keys)
-        self._seeds = {number: one.payload[:COMMITMENT_BYTES].hex() for number, one in found.items()}
+        self._seeds = {number: one.payload[:COMMITMENT_BYTES] for number, one in found.items()}
 
     def take_masked(self, arrived: Mapping[int, Residues]) -> None:
         """The masked integers of those sites whose arrived."""
@@ -102,7 +101,7 @@ class Summing:
         for number in self._seeds:
             secret = joined({holder + 1: held[number] for holder, held in shares.items()})
             if number in self._arrived:
-                if secret is None or digest(secret) != self._seeds[number]:
+                if secret is None or committed(secret, roster.salt) != self._seeds[number]:
                     raise self._wrong(number)
                 total = total - ring.mask(expanded(secret, roster.salt))
             else:
