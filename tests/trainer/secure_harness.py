@@ -31,6 +31,8 @@ from zetadp.trainer.specs.algorithms.federation import FederatedSite, Federation
 
 SITES = 4
 SECURE = {"kind": "secure", "dropouts": 1, "colluding": 1}
+MODEL = "3" * 64
+"""The digest of the parameters that a sum is for."""
 PARAMETERS = np.zeros(NUMBERS, np.float32)
 
 
@@ -79,7 +81,9 @@ class Round:
         """Their masked integers, as they travel."""
         self.summing.take_shares(shares)
         ring = self.about.ring
-        return {number: ring.unpacked(ring.packed(self.parties[number].masked(shares, partial(self.draw, number)))) for number in there}
+        return {
+            number: ring.unpacked(ring.packed(self.parties[number].masked(shares, MODEL, partial(self.draw, number)))) for number in there
+        }
 
     def draw(self, number: int) -> NDArray[np.int64]:
         """A site's integers, which are counted."""
@@ -88,7 +92,7 @@ class Round:
 
     def agreed(self, there: Collection[int], arrived: Mapping[int, Residues]) -> list[bytes]:
         """Their signatures on what arrived."""
-        self.summing.take_masked(arrived)
+        self.summing.take_masked(arrived, MODEL)
         return [self.parties[number].agreed(arrived) for number in there]
 
     def whole(self, *there: Collection[int]) -> NDArray[np.int64]:

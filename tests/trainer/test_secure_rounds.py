@@ -3,6 +3,7 @@ r"""Secure sums of sites: who drops out when, what is charged, what a site refus
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +20,12 @@ from zetadp.trainer.algorithms.federated.coordinated import CoordinatedRounds
 from zetadp.trainer.algorithms.federated.site_rounds import SiteRounds
 from zetadp.trainer.engine.run import MODEL, Setting, run
 from zetadp.trainer.sites.keys import SIGNATURE_BYTES, public_text
-from zetadp.trainer.sites.messages import LONGEST_HEADER, RoundRequest, SecureRequest, digest, opened, read, sealed
+from zetadp.trainer.sites.messages import LONGEST_HEADER, Refusal, RoundRequest, SecureRequest, Step, digest, opened, read, sealed
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.record import checked_statements
+from zetadp.trainer.sites.secure import requests
 from zetadp.trainer.sites.secure.party import STEPS
+from zetadp.trainer.sites.secure.requests import joined
 from zetadp.trainer.sites.secure.rounds import SecureRounds
 from zetadp.trainer.sites.settings import SiteSettings
 from zetadp.trainer.sites.site import Drawing, Site
@@ -199,6 +202,42 @@ def test_a_step_asked_again_gets_the_bytes_that_it_got_and_another_one_for_the_s
     assert sites.reason(sealed(other, b"", sites.coordinator)) == "spent_round"
     assert sites.reason(sealed(request, b"", Ed25519PrivateKey.generate())) == "not_signed"
     assert len(sites.draws) == SITES
+
+
+def test_sites_sign_for_which_parameters_they_drew(tmp_path: Path) -> None:
+    """A coordinator that gives one site others than the rest gets no sum."""
+    sites = Sites(tmp_path)
+
+    def asked(step: Step, *payloads: bytes) -> list[bytes]:
+        answers = list[bytes]()
+        for site, payload in zip(sites.sites, payloads * (SITES if len(payloads) == 1 else 1), strict=True):
+            request = SecureRequest(
+                proposal=sites.proposal.digest, round=1, session="0" * 64, step=step, numbers=NUMBERS, payload=digest(payload)
+            )
+            answers.append(site.answer(sealed(request, payload, sites.coordinator)))
+        return answers
+
+    shares = joined(asked("shares", joined(asked("keys", b""))))
+    asked("masked", (PARAMETERS + 1.0).tobytes() + shares, *[PARAMETERS.tobytes() + shares] * (SITES - 1))
+    agreed = asked("agreed", b"a b c d")
+    views = [opened(frame).payload for frame in agreed]
+    assert views[0] != views[1] == views[2] == views[3]
+    assert [read(Refusal, opened(frame)).reason for frame in asked("revealed", joined(agreed))] == ["protocol"] * SITES
+
+
+@pytest.mark.parametrize("other", [{"bits": 20}, {"factor": 1.0}, {"held": 7.0}, {"honest": 3}, {"widened": 1.001}])
+def test_sites_with_another_grid_have_no_sum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: dict[str, float]) -> None:
+    sites = Sites(tmp_path)
+    plain = requests.share_grid
+
+    def sum_of() -> str:
+        request = SecureRequest(proposal="1" * 64, round=1, session="2" * 64, step="keys", numbers=NUMBERS, payload="3" * 64)
+        return requests.sum_of(sites.proposal, request, NUMBERS).session
+
+    first = sum_of()
+    assert sum_of() == first
+    monkeypatch.setattr(requests, "share_grid", lambda plan, numbers: replace(plain(plan, numbers), **other))
+    assert sum_of() != first
 
 
 class _Connected:

@@ -3,6 +3,7 @@ r"""A secure sum is the plain sum modulo a power of two, and a hostile coordinat
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.selection import chosen
-from tests.trainer.secure_harness import NUMBERS, Round, about, integers, plain, signing
+from tests.trainer.secure_harness import MODEL, NUMBERS, Round, about, integers, plain, signing
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.sites.messages import FIRST, digest, opened
 from zetadp.trainer.sites.secure.masks import Ring, committed, expanded
@@ -111,11 +112,19 @@ def _different_lists(run: Round) -> object:
 def _different_shares(run: Round) -> object:
     """Lists of survivors that are equal, after some sites were given fewer shares: they have fewer masks between them."""
     shares = run.shares(EVERY, run.keys(EVERY))
-    run.parties[0].masked(shares, lambda: run.draw(0))
+    run.parties[0].masked(shares, MODEL, lambda: run.draw(0))
     others = [run.parties[number] for number in (1, 2, 3)]
     for number, party in enumerate(others, 1):
-        party.masked(shares[:4], lambda number=number: run.draw(number))
+        party.masked(shares[:4], MODEL, lambda number=number: run.draw(number))
     return run.parties[0].revealed([party.agreed([0, 1, 2, 3]) for party in (run.parties[0], *others)])
+
+
+def _different_models(run: Round) -> object:
+    """One site's integers are for other parameters than the others'."""
+    shares = run.shares(EVERY, run.keys(EVERY))
+    for number in EVERY:
+        run.parties[number].masked(shares, MODEL if number else "4" * 64, partial(run.draw, number))
+    return run.parties[0].revealed([run.parties[number].agreed(EVERY) for number in EVERY])
 
 
 def _too_few_left(run: Round) -> object:
@@ -171,13 +180,13 @@ def _shares_of_another_attempt(run: Round) -> object:
     other = Round(run.about)
     theirs = other.shares(EVERY, other.keys(EVERY))
     own = run.shares(EVERY, run.keys(EVERY))
-    return run.parties[0].masked([own[0], *theirs[1:]], lambda: run.draw(0))
+    return run.parties[0].masked([own[0], *theirs[1:]], MODEL, lambda: run.draw(0))
 
 
 def _draws_twice(run: Round) -> object:
     shares = run.shares(EVERY, run.keys(EVERY))
-    run.parties[0].masked(shares, lambda: run.draw(0))
-    return run.parties[0].masked(shares, lambda: run.draw(0))
+    run.parties[0].masked(shares, MODEL, lambda: run.draw(0))
+    return run.parties[0].masked(shares, MODEL, lambda: run.draw(0))
 
 
 def _skips(run: Round) -> object:
@@ -191,6 +200,7 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
     "second list": (_second_list, STEP),
     "different lists": (_different_lists, "agreed of at least 4 sites, got 3"),
     "different shares": (_different_shares, "one of agreed from each site"),
+    "different models": (_different_models, "one of agreed from each site"),
     "too few left": (_too_few_left, "at least 4 in all"),
     "not among them": (_not_among_them, "arrived must be this site and others"),
     "too few signatures": (_too_few_signatures, "agreed of at least 4 sites, got 3"),
@@ -233,7 +243,7 @@ def test_a_site_that_couldnt_draw_signs_nothing() -> None:
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        run.parties[0].masked(shares, broken)
+        run.parties[0].masked(shares, MODEL, broken)
     with pytest.raises(InvalidParameter, match=STEP):
         run.parties[0].agreed(EVERY)
 

@@ -1,1 +1,1 @@
-r"""Secure aggregation: the coordinator learns the sum of the sites' integers modulo a power of two, and nothing else of any of them."""
+r"""Secure aggregation: the coordinator learns one sum of enough sites' integers modulo a power of two, and no single site's."""

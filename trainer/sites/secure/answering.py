@@ -97,7 +97,8 @@ class SecureAnswers:
         assert about is not None  # of this party
         assert event is not None  # likewise
         ring, after = about.ring, PARAMETER_BYTES * about.ring.numbers
-        drawing, charged = draw(request.round, payload[:after]), list[Reserved]()
+        parameters = payload[:after]
+        drawing, charged = draw(request.round, parameters), list[Reserved]()
 
         def integers() -> NDArray[np.int64]:
             reserved = self._ledger.reserve(request.proposal, event, request.round, asked)
@@ -109,7 +110,7 @@ class SecureAnswers:
             except InvalidParameter as error:
                 raise DrawingFailed from error
 
-        masked = ring.packed(party.masked(parted(payload[after:]), integers))
+        masked = ring.packed(party.masked(parted(payload[after:]), digest(parameters), integers))
         return self._stating.answer(
             request.proposal, request.round, asked, charged[0], numbers=ring.numbers, width=ring.width, payload=masked
         )

@@ -143,6 +143,6 @@ def roster_of(about: Sum, frames: Iterable[bytes]) -> Roster:
     )
 
 
-def view_of(shared: Iterable[int], arrived: Iterable[int]) -> bytes:
-    """What sites agree on before anything is revealed: whose shares were handed out, and whose masked integers arrived."""
-    return f"shared {sorted(shared)} arrived {sorted(arrived)}".encode()
+def view_of(shared: Iterable[int], arrived: Iterable[int], parameters: Sha256) -> bytes:
+    """What sites agree on before anything is revealed: whose shares they got, whose masked integers arrived, and for which parameters."""
+    return f"shared {sorted(shared)} arrived {sorted(arrived)} parameters {parameters}".encode()

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from numpy.typing import NDArray
 
 from zetadp.mechanisms.errors import InvalidParameter
-from zetadp.trainer.sites.messages import FIRST, digest
+from zetadp.trainer.sites.messages import FIRST, Sha256, digest
 from zetadp.trainer.sites.secure.masks import Residues, committed, derived, expanded
 from zetadp.trainer.sites.secure.parts import Kind, Part, Roster, Sum, all_received, roster_of, sealed, view_of
 from zetadp.trainer.sites.secure.sharing import SECRET_BYTES, SHARE_BYTES, split
@@ -49,6 +49,7 @@ class Party:
         # By the site that handed them out: the share of its seed, and of its key.
         self._shares: dict[int, tuple[bytes, bytes]] = {}
         self._arrived: frozenset[int] = frozenset()
+        self._parameters = ""
 
     def keys(self) -> bytes:
         """The site's public keys, new for this sum."""
@@ -81,18 +82,19 @@ class Party:
             self._own = self._sealed("shares", roster.digest, payload)
             return self._own
 
-    def masked(self, shares: Collection[bytes], draw: Callable[[], NDArray[np.int64]]) -> Residues:
+    def masked(self, shares: Collection[bytes], parameters: Sha256, draw: Callable[[], NDArray[np.int64]]) -> Residues:
         r"""The site's integers under its masks, (numbers,).
 
         Args:
           shares: all sites' messages of shares.
+          parameters: the digest of those that are drawn for.
           draw: charges the round, and draws; called once, if everything is right.
         Raises:
           InvalidParameter: the step was taken, a share isn't for this site, the site's own message isn't among them, or as
             ``all_received``.
         """
         with self._step("masked"):
-            roster = self._known()
+            roster, self._parameters = self._known(), parameters
             length = COMMITMENT_BYTES + SEALED_BYTES * (len(roster.keys) - 1)
             found = all_received(
                 self._about, "shares", roster.digest, shares, lambda one: one.site in roster.keys and len(one.payload) == length
@@ -116,7 +118,7 @@ class Party:
             return ring.residues(draw()) + total
 
     def agreed(self, arrived: Iterable[int]) -> bytes:
-        r"""The site's signature on whose shares were handed out and whose masked integers arrived, as the coordinator told it.
+        r"""The site's signature on its view: whose shares it got, whose masked integers arrived, as it was told, and for which parameters.
 
         Args:
           arrived: sites' numbers.
@@ -129,7 +131,7 @@ class Party:
             if self._number not in told or len(told) < self._about.least or not told <= self._shares.keys():
                 raise InvalidParameter("arrived", f"this site and others with shares, at least {self._about.least} in all", sorted(told))
             self._arrived = told
-            return self._sealed("agreed", roster.digest, view_of(self._shares, told))
+            return self._sealed("agreed", roster.digest, view_of(self._shares, told, self._parameters))
 
     def revealed(self, agreed: Iterable[bytes]) -> bytes:
         r"""For each site whose integers arrived the share of its seed, for each other site that of its key; never both.
@@ -140,7 +142,7 @@ class Party:
           InvalidParameter: the step was taken, a view is another one, or as ``all_received``.
         """
         with self._step("revealed"):
-            roster, view = self._known(), view_of(self._shares, self._arrived)
+            roster, view = self._known(), view_of(self._shares, self._arrived, self._parameters)
             _ = all_received(self._about, "agreed", roster.digest, agreed, lambda one: one.payload == view and one.site in self._arrived)
             shares, self._shares = self._shares, {}
             payload = b"".join(shares[number][0 if number in self._arrived else 1] for number in sorted(shares))

@@ -22,11 +22,13 @@ def sum_of(proposal: Proposal, request: SecureRequest, numbers: int) -> Sum:
     """
     plan = proposal.plan
     assert plan.aggregation is not None  # whoever asks has looked
+    grid = share_grid(plan, numbers)
     return Sum(
         federation=proposal.federation,
         aggregation=plan.aggregation,
-        session=digest(f"{request.proposal} {request.round} {request.session}".encode()),
-        ring=Ring(numbers=numbers, width=share_grid(plan, numbers).width),
+        # With the grid, which each site computes: one that a logarithm of another machine made coarser or finer would be of another sum.
+        session=digest(f"{request.proposal} {request.round} {request.session} {numbers} {grid}".encode()),
+        ring=Ring(numbers=numbers, width=grid.width),
     )
 
 

@@ -116,10 +116,10 @@ class SecureRounds:
         summing.take_keys(keys.values())
         shares = self._gathered("shares", joined(list(keys.values())), set(keys), summing.counts_shares)
         summing.take_shares(self._enough(shares))
-        content = np.ascontiguousarray(parameters, "<f4").tobytes() + joined(list(shares.values()))
-        arrived = self._masked(content, set(shares), about.ring)
+        content = np.ascontiguousarray(parameters, "<f4").tobytes()
+        arrived = self._masked(content + joined(list(shares.values())), set(shares), about.ring)
         names = " ".join(self.proposal.federation.sites[site].name for site in sorted(arrived)).encode()
-        summing.take_masked(arrived)
+        summing.take_masked(arrived, digest(content))
         agreed = self._gathered("agreed", names, set(arrived), summing.counts_agreed)
         revealed = self._gathered("revealed", joined(self._enough(agreed)), set(agreed), summing.counts_revealed)
         try:

@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
 from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.sites.messages import Sha256
 from zetadp.trainer.sites.secure.masks import Residues, committed, expanded
 from zetadp.trainer.sites.secure.parts import Roster, Sum, all_received, received, roster_of, view_of
 from zetadp.trainer.sites.secure.party import COMMITMENT_BYTES, SEALED_BYTES, pair_key, shares_revealed
@@ -29,6 +30,7 @@ class Summing:
         self._roster: Roster | None = None
         self._seeds: dict[int, bytes] = {}
         self._arrived: Mapping[int, Residues] = {}
+        self._parameters = ""
 
     @property
     def roster(self) -> Roster:
@@ -59,7 +61,8 @@ class Summing:
             found = received(self._about, "agreed", self.roster.digest, frame)
         except InvalidParameter:
             return None
-        return found.site if found.payload == view_of(self._seeds, self._arrived) and found.site in self._arrived else None
+        view = view_of(self._seeds, self._arrived, self._parameters)
+        return found.site if found.payload == view and found.site in self._arrived else None
 
     def counts_revealed(self, frame: bytes) -> int | None:
         """The number of the site whose answer this is; None if it doesn't fit."""
@@ -78,11 +81,11 @@ class Summing:
         found = all_received(self._about, "shares", self.roster.digest, frames, lambda one: one.site in self.roster.keys)
         self._seeds = {number: one.payload[:COMMITMENT_BYTES] for number, one in found.items()}
 
-    def take_masked(self, arrived: Mapping[int, Residues]) -> None:
-        """The masked integers of those sites whose arrived."""
+    def take_masked(self, arrived: Mapping[int, Residues], parameters: Sha256) -> None:
+        """The masked integers of those sites whose arrived, for parameters with this digest."""
         if len(arrived) < self._about.least or not arrived.keys() <= self._seeds.keys():
             raise InvalidParameter("masked", f"integers of at least {self._about.least} sites with shares", sorted(arrived))
-        self._arrived = dict(arrived)
+        self._arrived, self._parameters = dict(arrived), parameters
 
     def total(self, revealed: Iterable[bytes]) -> NDArray[np.int64]:
         r"""The sum of the integers that arrived, modulo 2^(8 width), (numbers,): the ones of least size.
