@@ -3,6 +3,7 @@ r"""Noise in shares: sums of floors that cost what one noise costs, on a grid wh
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from scipy.special import ndtr
 
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.numerics.gdp import gdp_log_delta
-from zetadp.mechanisms.sampling.shares import WIDENED, ShareGrid, most_sampled
+from zetadp.mechanisms.sampling.grid import contraction
+from zetadp.mechanisms.sampling.shares import LARGEST_HELD, WIDENED, ShareGrid, most_sampled
 
 
 def _grid(numbers: int = 1000, honest: int = 9, distance: float = 1.0, std: float = 1.0) -> ShareGrid:
@@ -65,6 +67,18 @@ def test_rounded_queries_are_no_further_apart_than_accounted_for(numbers: int, h
     assert np.linalg.norm(rounded[0] - rounded[1]) / (2.0**grid.bits * math.sqrt(honest)) <= distance
     assert 1.0 < grid.widened <= 1.0 / (1.0 - WIDENED)
     assert grid.step * 2.0**grid.bits * math.sqrt(honest) == pytest.approx(0.7 * grid.widened, rel=1e-12)
+
+
+def test_a_value_is_never_stretched_further_than_its_distance_allows() -> None:
+    """Exactly: a factor that float64 rounded up would make neighbours further apart than what is accounted for."""
+    random = np.random.default_rng(0)
+    for std, distance in zip(random.uniform(0.1, 10.0, 200).tolist(), random.uniform(0.1, 7.0, 200).tolist(), strict=True):
+        for honest in (2, 3, 7):
+            grid = _grid(honest=honest, distance=distance, std=std)
+            kept = contraction(distance, 1000, "l2", math.sqrt(honest) * 2.0**-grid.bits * (1.0 + 2.0**-52 * LARGEST_HELD))
+            # factor <= kept 2^bits / (sqrt(honest) std), squared
+            assert Fraction(grid.factor) ** 2 * honest * Fraction(std) ** 2 <= (Fraction(kept) * 2**grid.bits) ** 2
+            assert grid.factor * math.sqrt(honest) * std * 2.0**-grid.bits > kept * (1.0 - 2.0**-48)
 
 
 @pytest.mark.parametrize("expected", [1e-3, 1.0, 60.0, 1e5])

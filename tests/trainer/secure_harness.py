@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tests.trainer.federation_harness import NUMBERS, spec_of
 from zetadp.trainer.sites.keys import public_text
 from zetadp.trainer.sites.ledger import SiteLedger, make_ledger
-from zetadp.trainer.sites.messages import Refusal, SecureRequest, opened, read
+from zetadp.trainer.sites.messages import Refusal, SecureRequest, Step, digest, opened, read, sealed
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.record import FederationRecord
 from zetadp.trainer.sites.secure.masks import Residues, Ring
@@ -122,6 +122,7 @@ class Sites:
         self.lost: set[tuple[int, str]] = set()
         self.late: set[tuple[int, str]] = set()
         self.sent: list[bytes] = []
+        self.changed: Callable[[int, str, bytes], bytes] = lambda _site, _step, answer: answer
         self.bytes, self.time = [0] * SITES, 0.0
         self._drawing = drawing or (lambda site: lambda _proposal: (NUMBERS, self._draws(site)))
         for site in range(SITES):
@@ -158,7 +159,7 @@ class Sites:
         self._later.clear()
         for number, site in enumerate(self.sites):
             if (number, step) not in self.lost:
-                answer = site.answer(frame)
+                answer = self.changed(number, step, site.answer(frame))
                 self.bytes[number] += len(answer)
                 (self._later if (number, step) in self.late else self.waiting).append(answer)
 
@@ -184,6 +185,16 @@ class Sites:
             first_seconds=2.0,
             now=lambda: self.time,
         )
+
+    def ask(self, step: Step, *payloads: bytes, number: int = 1) -> list[bytes]:
+        """The sites' answers to a coordinator that sends what it likes: one payload to all, or to each its own."""
+        answers = list[bytes]()
+        for site, payload in zip(self.sites, payloads * (SITES if len(payloads) == 1 else 1), strict=True):
+            request = SecureRequest(
+                proposal=self.proposal.digest, round=number, session="0" * 64, step=step, numbers=NUMBERS, payload=digest(payload)
+            )
+            answers.append(site.answer(sealed(request, payload, self.coordinator)))
+        return answers
 
     def charged(self) -> list[int]:
         """Rounds that each site's own ledger has charged."""

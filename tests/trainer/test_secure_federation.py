@@ -11,6 +11,7 @@ import torch
 
 from tests.trainer.federation_harness import DATA
 from zetadp.mechanisms import ComplexGaussian
+from zetadp.mechanisms.sampling.shares import most_sampled
 from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer import load_train
 from zetadp.trainer.engine.noise.shared import SharedNoise
@@ -19,6 +20,7 @@ from zetadp.trainer.request import why_not_repeatable
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
 from zetadp.trainer.specs.base import RuntimeSpec
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
+from zetadp.trainer.specs.shares import share_grid
 
 SECURE = {"kind": "secure", "dropouts": 2, "colluding": 1}
 NODES = 11
@@ -82,6 +84,21 @@ def test_no_auditor_repeats_what_is_in_a_sum_alone() -> None:
     spec = _spec(aggregation=SECURE, reproducible=False, seed=None)
     why = why_not_repeatable(spec, RuntimeSpec(device="cpu", threads=1), spec.plan())
     assert why == "what a node adds to a secure sum isn't a release of its own, and isn't written down"
+
+
+def test_a_sum_far_too_large_is_held() -> None:
+    shares = SharedNoise(_plan(), 8)
+    still = shares.integers(torch.zeros(8), _source(0))
+    for sign in (1.0, -1.0):
+        moved = shares.integers(torch.full((8,), sign * 1e30), _source(0)) - still
+        assert set(moved.tolist()) == {sign * shares.grid.honest * shares.grid.held}
+
+
+def test_a_grid_has_room_for_what_all_nodes_sample() -> None:
+    plan = _plan()
+    grid = share_grid(plan, 1000)
+    # 10 units expected at each of 11 nodes, whose sums have a bound of 1 a unit.
+    assert grid.held == math.ceil(grid.factor * most_sampled(10.0 * NODES)) + 1.0
 
 
 def test_too_few_nodes_give_nothing() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from zetadp.trainer.algorithms.federated.coordinated import CoordinatedRounds
 from zetadp.trainer.algorithms.federated.site_rounds import SiteRounds
 from zetadp.trainer.engine.run import MODEL, Setting, run
 from zetadp.trainer.sites.keys import SIGNATURE_BYTES, public_text
-from zetadp.trainer.sites.messages import LONGEST_HEADER, Refusal, RoundRequest, SecureRequest, Step, digest, opened, read, sealed
+from zetadp.trainer.sites.messages import LONGEST_HEADER, Refusal, RoundRequest, SecureRequest, Statement, digest, opened, read, sealed
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.record import checked_statements
 from zetadp.trainer.sites.secure import requests
@@ -207,22 +208,49 @@ def test_a_step_asked_again_gets_the_bytes_that_it_got_and_another_one_for_the_s
 def test_sites_sign_for_which_parameters_they_drew(tmp_path: Path) -> None:
     """A coordinator that gives one site others than the rest gets no sum."""
     sites = Sites(tmp_path)
-
-    def asked(step: Step, *payloads: bytes) -> list[bytes]:
-        answers = list[bytes]()
-        for site, payload in zip(sites.sites, payloads * (SITES if len(payloads) == 1 else 1), strict=True):
-            request = SecureRequest(
-                proposal=sites.proposal.digest, round=1, session="0" * 64, step=step, numbers=NUMBERS, payload=digest(payload)
-            )
-            answers.append(site.answer(sealed(request, payload, sites.coordinator)))
-        return answers
-
-    shares = joined(asked("shares", joined(asked("keys", b""))))
-    asked("masked", (PARAMETERS + 1.0).tobytes() + shares, *[PARAMETERS.tobytes() + shares] * (SITES - 1))
-    agreed = asked("agreed", b"a b c d")
+    shares = joined(sites.ask("shares", joined(sites.ask("keys", b""))))
+    sites.ask("masked", (PARAMETERS + 1.0).tobytes() + shares, *[PARAMETERS.tobytes() + shares] * (SITES - 1))
+    agreed = sites.ask("agreed", b"a b c d")
     views = [opened(frame).payload for frame in agreed]
     assert views[0] != views[1] == views[2] == views[3]
-    assert [read(Refusal, opened(frame)).reason for frame in asked("revealed", joined(agreed))] == ["protocol"] * SITES
+    assert [read(Refusal, opened(frame)).reason for frame in sites.ask("revealed", joined(agreed))] == ["protocol"] * SITES
+
+
+def test_a_step_of_another_round_isnt_taken_for_the_next_one(tmp_path: Path) -> None:
+    sites = Sites(tmp_path)
+    shares = joined(sites.ask("shares", joined(sites.ask("keys", b""))))
+    answers = sites.ask("masked", PARAMETERS.tobytes() + shares, number=2)
+    assert [read(Refusal, opened(frame)).reason for frame in answers] == ["protocol"] * SITES
+    assert sites.draws == []
+    assert sites.charged() == [0] * SITES
+
+
+WRONG: dict[str, tuple[dict[str, Any], int]] = {
+    "width": ({"width": 7}, 0),
+    "numbers": ({"numbers": NUMBERS + 1}, 0),
+    "length": ({}, 1),
+    "ledger": ({"charged": 2}, 0),
+    "request": ({"request": "0" * 64}, 0),
+}
+"""What a site's header says that isn't so, and how many bytes are missing."""
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_masked_statement_that_doesnt_fit_isnt_in_the_sum(tmp_path: Path, what: str) -> None:
+    sites, (lie, missing) = Sites(tmp_path), WRONG[what]
+
+    def changed(site: int, step: str, answer: bytes) -> bytes:
+        if (site, step) != (1, "masked"):
+            return answer
+        found = opened(answer)
+        payload = found.payload[: len(found.payload) - missing]
+        return sealed(Statement.model_validate(dict(read(Statement, found)) | {"payload": digest(payload)} | lie), payload, sites.keys[1])
+
+    sites.changed = changed
+    rounds = sites.rounds()
+    arrived = rounds.round(1, PARAMETERS)
+    assert (sorted(arrived), total(arrived)) == ([0, 2, 3], expected([0, 2, 3]))
+    assert [one.answered for one in rounds.standing()] == [True, False, True, True]
 
 
 @pytest.mark.parametrize("other", [{"bits": 20}, {"factor": 1.0}, {"held": 7.0}, {"honest": 3}, {"widened": 1.001}])

@@ -20,7 +20,7 @@ from zetadp.trainer.sites.messages import FIRST, digest, opened
 from zetadp.trainer.sites.secure.masks import Ring, committed, expanded
 from zetadp.trainer.sites.secure.parts import Part, sealed
 from zetadp.trainer.sites.secure.party import COMMITMENT_BYTES, Party, shares_revealed
-from zetadp.trainer.sites.secure.sharing import joined, split
+from zetadp.trainer.sites.secure.sharing import PRIME, SHARE_BYTES, joined, split
 from zetadp.trainer.specs.algorithms.aggregation import SecureAggregation
 
 EVERY, SIX = range(5), range(6)
@@ -57,6 +57,17 @@ def test_as_many_shares_as_are_needed_give_the_secret_and_one_less_dont(secret: 
     shares = split(secret, sorted(points), 3)
     assert all(joined({point: shares[point] for point in some}) == secret for some in combinations(sorted(points), 3))
     assert all(joined({point: shares[point] for point in some}) != secret for some in combinations(sorted(points), 2))
+
+
+def test_every_coefficient_of_a_polynomial_is_drawn_anew_from_the_whole_field() -> None:
+    """Fewer shares than are needed would say something of the secret otherwise."""
+    found, times = set[int](), 3
+    for _ in range(times):
+        first, second, third = (int.from_bytes(share, "big") for share in split(bytes(range(32)), [1, 2, 3], 3).values())
+        square = (first - 2 * second + third) * pow(2, -1, PRIME) % PRIME
+        found |= {square, (second - first - 3 * square) % PRIME}
+    assert len(found) == 2 * times
+    assert min(found) > 2**400
 
 
 def test_masked_integers_are_others_in_each_sum() -> None:
@@ -125,6 +136,26 @@ def _different_models(run: Round) -> object:
     for number in EVERY:
         run.parties[number].masked(shares, MODEL if number else "4" * 64, partial(run.draw, number))
     return run.parties[0].revealed([run.parties[number].agreed(EVERY) for number in EVERY])
+
+
+def _signed_by_one_outside(run: Round) -> object:
+    """A colluding site, whose integers aren't in the sum, makes up for one that signs another list."""
+    shares = run.shares(EVERY, run.keys(EVERY))
+    run.masked([0, 1, 2, 3], shares)
+    agreed = [run.parties[number].agreed([0, 1, 2, 3]) for number in (0, 1, 2)]
+    view = opened(agreed[0]).payload
+    part = Part(kind="agreed", session=run.about.session, roster=run.summing.roster.digest, site="s4", payload=digest(view))
+    return run.parties[0].revealed([*agreed, sealed(part, view, signing(4))])
+
+
+def _without_its_own_shares(run: Round) -> object:
+    return run.parties[0].masked(run.shares(EVERY, run.keys(EVERY))[1:], MODEL, lambda: run.draw(0))
+
+
+def _arrived_without_shares(run: Round) -> object:
+    """One whose shares the site wasn't given is said to have sent integers."""
+    run.masked([0, 1, 2, 3], run.shares(EVERY, run.keys(EVERY))[:4])
+    return run.parties[0].agreed(EVERY)
 
 
 def _too_few_left(run: Round) -> object:
@@ -201,6 +232,9 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
     "different lists": (_different_lists, "agreed of at least 4 sites, got 3"),
     "different shares": (_different_shares, "one of agreed from each site"),
     "different models": (_different_models, "one of agreed from each site"),
+    "signed by one outside": (_signed_by_one_outside, "one of agreed from each site, got 's4'"),
+    "without its own shares": (_without_its_own_shares, "a list with the site's own"),
+    "arrived without shares": (_arrived_without_shares, "this site and others with shares"),
     "too few left": (_too_few_left, "at least 4 in all"),
     "not among them": (_not_among_them, "arrived must be this site and others"),
     "too few signatures": (_too_few_signatures, "agreed of at least 4 sites, got 3"),
@@ -222,7 +256,7 @@ def test_a_hostile_coordinator_is_refused(attack: str) -> None:
         attacked(run)
     # Nothing is drawn twice, and nothing for shares that aren't of this sum.
     assert len(run.draws) == len(set(run.draws))
-    if attack == "shares of another attempt":
+    if attack in {"shares of another attempt", "without its own shares"}:
         assert not run.draws
 
 
@@ -257,6 +291,25 @@ def test_wrong_shares_give_no_sum() -> None:
     part = Part(kind="revealed", session=run.about.session, roster=run.summing.roster.digest, site="s0", payload=digest(payload))
     with pytest.raises(InvalidParameter, match="of the secret that its site was bound to"):
         run.summing.total([sealed(part, payload, signing(0)), *revealed[1:]])
+
+
+@pytest.mark.parametrize("there", [[0, 1, 2, 3, 4], [0, 2, 3, 4]], ids=["seed", "key"])
+def test_shares_that_give_another_secret_give_no_sum(there: list[int]) -> None:
+    """Of the seed of site 1 if its integers arrived, else of its key: the secret and 1."""
+    run = Round(about(5, 1, 1))
+    agreed = run.agreed(there, run.masked(there, run.shares(EVERY, run.keys(EVERY))))
+    revealed = {number: run.parties[number].revealed(agreed) for number in there}
+    points = [number + 1 for number in there[:4]]
+    weight = 1
+    for other in points[1:]:
+        weight = weight * other * pow(other - points[0], -1, PRIME) % PRIME
+    payload = opened(revealed[0]).payload
+    wrong = (int.from_bytes(payload[SHARE_BYTES : 2 * SHARE_BYTES], "big") + pow(weight, -1, PRIME)) % PRIME
+    payload = payload[:SHARE_BYTES] + wrong.to_bytes(SHARE_BYTES, "big") + payload[2 * SHARE_BYTES :]
+    part = Part(kind="revealed", session=run.about.session, roster=run.summing.roster.digest, site="s0", payload=digest(payload))
+    assert run.summing.total(revealed.values()).tolist() == plain(there, 4)
+    with pytest.raises(InvalidParameter, match="of the secret that its site was bound to, got 's1'"):
+        run.summing.total([sealed(part, payload, signing(0)), *(revealed[number] for number in there[1:])])
 
 
 @pytest.mark.parametrize(
