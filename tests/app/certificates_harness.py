@@ -34,9 +34,11 @@ from zetadp.trainer.specs.execution_plan import ExecutionPlan
 from zetadp.trainer.specs.findings.attacks import AttackFigure, AttackFindings, AttackName, CurvePoint, Measure
 from zetadp.trainer.specs.obfuscation.methods import NoisyRotation
 from zetadp.trainer.specs.report import MetricName, RunReport
+from zetadp.trainer.specs.shares import share_grid
 
 STEPS = 40
 MODEL = b"not really a model"
+PARAMETERS = 2500
 
 _SPECS: TypeAdapter[AnyTrainingSpec] = TypeAdapter(AnyTrainingSpec)
 
@@ -87,7 +89,7 @@ def run_of(document: dict[str, object], directory: Path) -> CertificateInput:
         training_records=facts.training_records,
         training_units=plan.units,
         checkpoints_released=3,
-        parameters=2500,
+        parameters=PARAMETERS,
         versions={"torch": "2.13.0"},
         hardware="a processor, 1 thread",
         training_seconds=3.4,
@@ -115,6 +117,7 @@ def site_key(name: str) -> Ed25519PrivateKey:
 def _stated(federation: Federation, proposal: Proposal, directory: Path) -> tuple[tuple[SiteRecord, ...], SignedProposal]:
     """The first site is silent; the others answer 13 rounds, the seventh too late."""
     record = FederationRecord(directory, federation)
+    width = 1 if proposal.plan.aggregation is None else share_grid(proposal.plan, PARAMETERS).width
     previous = dict.fromkeys((site.name for site in federation.sites), FIRST)
     for number in range(1, 14):
         answers: dict[int, tuple[Signed, Opened]] = {}
@@ -124,8 +127,8 @@ def _stated(federation: Federation, proposal: Proposal, directory: Path) -> tupl
                 site=site.name,
                 round=number,
                 request="1" * 64,
-                numbers=3,
-                width=1,
+                numbers=PARAMETERS,
+                width=width,
                 payload=digest(b"123"),
                 previous=previous[site.name],
                 charged=number,

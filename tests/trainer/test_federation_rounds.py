@@ -14,11 +14,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.trainer.federation_harness import spec_of
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.errors import TrainingStopped
+from zetadp.trainer.sites.forms import form_of, integers_released
 from zetadp.trainer.sites.keys import is_signed, public_text
 from zetadp.trainer.sites.messages import DOMAIN, FIRST, Refusal, RoundRequest, Statement, digest, opened, pack, read, sealed
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.record import FederationRecord, checked_statements
-from zetadp.trainer.sites.rounds import Rounds, integers_released
+from zetadp.trainer.sites.rounds import Rounds
 
 NUMBERS = 3
 PARAMETERS = np.zeros(NUMBERS, np.float32)
@@ -261,7 +262,7 @@ def test_the_record_names_every_site_and_its_last_statement(tmp_path: Path) -> N
 def test_a_line_that_is_no_statement_is_said_to_be_none(line: bytes) -> None:
     sites = Sites()
     with pytest.raises(InvalidParameter, match=r"a line of statements\.jsonl"):
-        checked_statements(sites.proposal.federation.sites, sites.proposal.digest, 2, line)
+        checked_statements(sites.proposal.federation.sites, sites.proposal.digest, 2, form_of(sites.proposal.plan, None), line)
 
 
 def _late(sites: Sites, site: int, rounds: Rounds, **changes: object) -> None:
@@ -292,7 +293,9 @@ def test_a_statement_that_comes_late_is_kept_and_not_counted(tmp_path: Path) -> 
     _, late, _ = FederationRecord(tmp_path, sites.proposal.federation).finished(tmp_path)
     assert (late.arrived, late.uncounted, late.charged) == (1, 1, 2)
     content = (tmp_path / "statements.jsonl").read_bytes()
-    records, gaps = checked_statements(sites.proposal.federation.sites, sites.proposal.digest, 2, content)
+    records, gaps = checked_statements(
+        sites.proposal.federation.sites, sites.proposal.digest, 2, form_of(sites.proposal.plan, None), content
+    )
     assert records[1] == late
     assert len(gaps) == 3  # each statement names none before it, which the second one of each site should
     assert content.count(b'"counts": false') == 1
@@ -304,7 +307,13 @@ def test_a_late_statement_that_cannot_be_is_dropped(tmp_path: Path, lie: dict[st
     rounds = sites.rounds(tmp_path)
     _late(sites, 1, rounds, **lie)
     found = rounds.record.finished(tmp_path)
-    checked_statements(sites.proposal.federation.sites, sites.proposal.digest, 2, (tmp_path / "statements.jsonl").read_bytes())
+    checked_statements(
+        sites.proposal.federation.sites,
+        sites.proposal.digest,
+        2,
+        form_of(sites.proposal.plan, None),
+        (tmp_path / "statements.jsonl").read_bytes(),
+    )
     assert (found[1].arrived, found[1].uncounted) == (1, 0)
 
 
@@ -328,6 +337,22 @@ def test_a_round_is_on_disk_before_it_counts(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(os, "fsync", noted)
     _arrived(Sites(), tmp_path)
     assert flushed == ["/rounds/", "/rounds", "/statements"]
+
+
+@pytest.mark.parametrize(("numbers", "counts", "fits"), [(4, True, True), (3, True, False), (3, False, True)])
+def test_what_counts_has_as_many_integers_as_the_plan(numbers: int, *, counts: bool, fits: bool) -> None:
+    """Three real numbers have four integers where noise is complex."""
+    sites = Sites()
+    request = RoundRequest(proposal=sites.proposal.digest, round=1, numbers=NUMBERS, payload="0" * 64)
+    found = opened(sites.statement(0, request, FIRST, [1] * numbers))
+    line = json.dumps({"statement": found.header.decode(), "signature": found.signature.hex(), "counts": counts}).encode()
+    for parameters in (NUMBERS, None):
+        asked = sites.proposal.federation.sites, sites.proposal.digest, 2, form_of(sites.proposal.plan, parameters), line
+        if fits or parameters is None:
+            assert checked_statements(*asked)[0][0].charged == 1
+        else:
+            with pytest.raises(InvalidParameter, match="as many integers, of as many bytes, as the plan's sums have"):
+                checked_statements(*asked)
 
 
 @pytest.mark.parametrize(("numbers", "is_complex", "expected"), [(5, True, 6), (6, True, 6), (5, False, 5)])

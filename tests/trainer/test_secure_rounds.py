@@ -20,6 +20,7 @@ from zetadp.trainer import load_train
 from zetadp.trainer.algorithms.federated.coordinated import CoordinatedRounds
 from zetadp.trainer.algorithms.federated.site_rounds import SiteRounds
 from zetadp.trainer.engine.run import MODEL, Setting, run
+from zetadp.trainer.sites.forms import form_of
 from zetadp.trainer.sites.keys import SIGNATURE_BYTES, public_text
 from zetadp.trainer.sites.messages import LONGEST_HEADER, Refusal, RoundRequest, SecureRequest, Statement, digest, opened, read, sealed
 from zetadp.trainer.sites.proposal import Proposal
@@ -47,7 +48,9 @@ def test_a_round_is_the_sum_of_all_sites_whose_statements_are_of_masked_integers
     assert [(one.answered, one.arrived, one.charged) for one in rounds.standing()] == [(True, 2, 2)] * SITES
     records = rounds.record.finished(tmp_path)
     content = (tmp_path / "statements.jsonl").read_bytes()
-    assert checked_statements(sites.proposal.federation.sites, sites.proposal.digest, 2, content) == (records, ())
+    assert checked_statements(
+        sites.proposal.federation.sites, sites.proposal.digest, 2, form_of(sites.proposal.plan, NUMBERS), content
+    ) == (records, ())
     assert [site.arrived for site in records] == [2] * SITES
 
 

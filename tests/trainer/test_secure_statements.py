@@ -11,7 +11,9 @@ import pytest
 
 from tests.trainer.federation_harness import NUMBERS
 from tests.trainer.secure_harness import PARAMETERS, SITES, Sites, expected, total
+from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.errors import TrainingStopped
+from zetadp.trainer.sites.forms import form_of
 from zetadp.trainer.sites.messages import FIRST, Statement, digest, opened, sealed
 from zetadp.trainer.sites.record import FederationRecord, checked_statements
 
@@ -28,7 +30,10 @@ def test_statements_of_a_round_that_gave_nothing_dont_count(tmp_path: Path, step
     records = rounds.record.finished(tmp_path)
     assert [(one.arrived, one.uncounted) for one in records] == [(1, int(site in drew)) for site in range(SITES)]
     content = (tmp_path / "statements.jsonl").read_bytes()
-    assert checked_statements(sites.proposal.federation.sites, sites.proposal.digest, 2, content)[0] == records
+    assert (
+        checked_statements(sites.proposal.federation.sites, sites.proposal.digest, 2, form_of(sites.proposal.plan, NUMBERS), content)[0]
+        == records
+    )
 
 
 def test_a_masked_statement_that_comes_late_is_kept_and_not_counted(tmp_path: Path) -> None:
@@ -79,6 +84,20 @@ def _statement(sites: Sites, site: str, number: int, payload: bytes) -> Statemen
         previous=FIRST,
         charged=number,
     )
+
+
+def test_what_counts_has_the_width_of_the_sums(tmp_path: Path) -> None:
+    sites = Sites(tmp_path)
+    sites.rounds().round(1, PARAMETERS)
+    content, plan = (tmp_path / "run" / "statements.jsonl").read_bytes(), sites.proposal.plan
+    counted = content.splitlines(keepends=True)[SITES]
+    asked = sites.proposal.federation.sites, sites.proposal.digest, 2
+    for parameters in (NUMBERS, None):
+        assert sum(one.arrived for one in checked_statements(*asked, form_of(plan, parameters), counted)[0]) == 1
+    # As many integers as another network has; and the sites' own number of them, in the bytes of another one's sums.
+    for form in (form_of(plan, NUMBERS + 1), lambda _numbers, width: form_of(plan, None)(10**6, width)):
+        with pytest.raises(InvalidParameter, match="as many integers, of as many bytes"):
+            checked_statements(*asked, form, counted)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from pydantic import Strict, StringConstraints
 from zetadp.mechanisms.base import Value
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.durable import write_atomically
+from zetadp.trainer.sites.forms import Form
 from zetadp.trainer.sites.keys import SIGNATURE_BYTES
 from zetadp.trainer.sites.messages import FIRST, LONGEST_HEADER, Opened, Statement, digest, opened, read
 from zetadp.trainer.specs.algorithms.federation import FederatedSite, Federation, SiteRecord
@@ -150,7 +151,7 @@ class FederationRecord:
 
 
 def checked_statements(
-    sites: Sequence[FederatedSite], proposal: str, rounds: int, content: bytes
+    sites: Sequence[FederatedSite], proposal: str, rounds: int, form: Form, content: bytes
 ) -> tuple[tuple[SiteRecord, ...], tuple[str, ...]]:
     r"""What a file's statements say of each site, and where one doesn't follow the one before: a statement there never arrived.
 
@@ -158,19 +159,23 @@ def checked_statements(
       sites: of the federation, in their order.
       proposal: its digest.
       rounds: that were agreed on.
+      form: of what counts (``form_of``).
       content: of ``statements.jsonl``.
     Raises:
-      InvalidParameter: a line isn't a statement of a site of this federation, signed by it; or two are of one round, or charge wrongly.
+      InvalidParameter: a line isn't a statement of a site of this federation, signed by it; two are of one round, or charge wrongly; or one
+        is said to count though its integers can't.
     """
     keys = {site.name: site.key for site in sites}
     known: dict[str, list[Stated]] = {name: [] for name in keys}
     gaps: list[str] = []
     for line in content.splitlines():
-        statement, found, _ = stated = read_line(line)
+        statement, found, counts = stated = read_line(line)
         if statement.site not in keys or not found.is_by(keys[statement.site]):
             raise InvalidParameter("statement", "signed by a site of the federation", line[:100])
         if statement.proposal != proposal or statement.round > rounds:
             raise InvalidParameter("statement", f"of proposal {proposal} and a round up to {rounds}", line[:200])
+        if counts and not form(statement.numbers, statement.width):
+            raise InvalidParameter("statement", "of as many integers, of as many bytes, as the plan's sums have", line[:200])
         before = known[statement.site][-1] if known[statement.site] else None
         past = (0, 0) if before is None else (before.statement.round, before.statement.charged)
         if not past[0] < statement.round or not past[1] < statement.charged <= statement.round:

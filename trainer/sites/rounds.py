@@ -218,8 +218,3 @@ def standing_of(record: FederationRecord, answered: Set[int], reasons: Mapping[i
         )
         for number, one in enumerate(record.records())
     )
-
-
-def integers_released(numbers: int, *, is_complex: bool) -> int:
-    """How many integers a site releases for a gradient of so many real numbers: pairs of them where the noise is complex."""
-    return numbers + numbers % 2 if is_complex else numbers

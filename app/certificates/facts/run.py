@@ -15,6 +15,7 @@ from zetadp.app.certificates.facts.planned import differences, has_counts, model
 from zetadp.mechanisms import InvalidParameter, RandomOrigin
 from zetadp.trainer import AnyPlan, AnyTrainingSpec, OwnModule, RuntimeSpec
 from zetadp.trainer.data import DataSetFacts
+from zetadp.trainer.sites.forms import form_of
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.record import STATEMENTS, checked_statements
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
@@ -110,7 +111,8 @@ def _check_statements(given: CertificateInput) -> None:
     if proposal.signed != signed:
         raise CertificateRefused("what the sites agreed to", proposal.digest, signed.digest)
     try:
-        found, _ = checked_statements(federation.sites, signed.digest, plan.steps, given.artifacts[STATEMENTS].read_bytes())
+        form, content = form_of(plan, given.report.parameters), given.artifacts[STATEMENTS].read_bytes()
+        found, _ = checked_statements(federation.sites, signed.digest, plan.steps, form, content)
     except InvalidParameter as error:
         raise CertificateRefused("the sites' statements", error.expected, error.got) from error
     if found != given.report.sites:

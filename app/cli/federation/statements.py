@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from zetadp.app.cli.console import Exit, JsonFile, clear_errors, fail, out, read_json
+from zetadp.trainer.sites.forms import form_of
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.record import checked_statements
 
@@ -19,7 +20,8 @@ def statements(
     """Check a federation's statements: each one's signature, its proposal and round, and that each follows from the one before."""
     with clear_errors():
         asked = read_json(proposal, Proposal)
-        records, gaps = checked_statements(asked.federation.sites, asked.digest, asked.plan.steps, file.read_bytes())
+        form = form_of(asked.plan, None)
+        records, gaps = checked_statements(asked.federation.sites, asked.digest, asked.plan.steps, form, file.read_bytes())
     for record in records:
         charged = f"by the last {record.charged} of {asked.plan.steps} rounds charged, and maybe more since"
         known = "what its ledger charged isn't known" if record.charged is None else charged

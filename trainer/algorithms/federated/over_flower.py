@@ -18,11 +18,12 @@ from zetadp.trainer.engine.checkpoint import checkpointed_step
 from zetadp.trainer.engine.run import CHECKPOINT, MODEL, Setting
 from zetadp.trainer.errors import TrainingStopped
 from zetadp.trainer.sites.flower_line import FlowerLine
+from zetadp.trainer.sites.forms import integers_released
 from zetadp.trainer.sites.keys import load_key, public_text
 from zetadp.trainer.sites.messages import HEAD, MOST_BYTES, PARTS_BYTES
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.record import FederationRecord
-from zetadp.trainer.sites.rounds import Rounds, integers_released
+from zetadp.trainer.sites.rounds import Rounds
 from zetadp.trainer.sites.secure.rounds import SecureRounds
 from zetadp.trainer.sites.settings import CoordinatorSettings, read_settings
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
