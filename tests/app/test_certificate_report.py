@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
@@ -122,6 +123,28 @@ def test_the_annex_leads_with_odds_and_leaves_to_people_what_no_certificate_know
     assert len(fields) == 6
     assert all(answer for table in (risks, measures, fields) for answer, _ in table.values())
     assert document.sections[3:] == report_of(certificate).sections
+
+
+def test_the_annex_asks_what_the_adjacency_hides_and_names_the_unit(
+    certificate: PrivacyCertificate, issued: Callable[[str], bytes]
+) -> None:
+    of_presence = annex_rows(certificate)
+    assert "the odds that somebody finds out whether this record was included" in of_presence
+    assert "whether a record was in the data at all" not in of_presence
+    of_values = annex_rows(read(issued("spof_users")))  # its neighbours have another's data in one user's place
+    assert "the odds that somebody finds out whether this user's data are another's" in of_values
+    assert of_values["whether a user was in the data at all"] == ("The user's presence isn't hidden.", NOT_HELD)
+
+
+def test_the_annex_has_the_same_odds_as_the_headline(certificate: PrivacyCertificate) -> None:
+    guess = next(iter(annex_rows(certificate).values()))[0]
+    assert guess in annex_of(certificate).verdict.lines
+
+
+def annex_rows(certificate: PrivacyCertificate) -> dict[str, tuple[str, str]]:
+    table = annex_of(certificate).sections[0].blocks[0]
+    assert isinstance(table, Table)
+    return {name: (answer, state) for name, answer, state in table.rows}
 
 
 def test_the_annex_of_a_run_without_a_guarantee_promises_nothing(envelope: bytes, settings: Settings) -> None:

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from zetadp.accountants.attack_sentences import NEIGHBOURS
 from zetadp.app.certificates.facts.announced import earlier_in_words
 from zetadp.app.certificates.facts.audit import audit_in_words
 from zetadp.app.certificates.facts.guarantee import ApproximateDp
+from zetadp.app.certificates.facts.phrases import sentence
 from zetadp.app.certificates.facts.report import Check
 from zetadp.app.certificates.facts.statement import PrivacyCertificate, Subject
 from zetadp.app.certificates.page.blocks import Document, Section, Table
 from zetadp.app.certificates.page.factors import ANSWERED, NOT_HELD, OPEN, Row, report_of
 from zetadp.app.certificates.words.reading import Reading
 from zetadp.app.certificates.words.releases import release_phrase
-from zetadp.app.certificates.words.strength import attack_sentences, is_weak, nothing_promised, strength_in_words
+from zetadp.app.certificates.words.strength import at_certified_pair, attack_sentences, is_weak, nothing_promised, strength_in_words
 
 NOTE = (
     "For a data protection impact assessment. Answers are taken from a certificate by its own words; rows marked OPEN are for whoever is "
@@ -47,25 +49,32 @@ def annex_of(certificate: PrivacyCertificate, files: Sequence[Subject] = (), che
 
 
 def _risks(reading: Reading) -> Iterator[Row]:
-    guarantee = reading.certificate.guarantee
-    within = "; what it shows of one unit is within the odds above" if isinstance(guarantee, ApproximateDp) else ""
+    """Odds by the certified pair, as in the headline: two figures for one question would need an explanation of which is which."""
+    guarantee, unit = reading.certificate.guarantee, reading.unit.replace("_", " ")
+    hidden = None if reading.adjacency is None else NEIGHBOURS[reading.adjacency]
+    asked = f"whether the data of one {unit} were used" if hidden is None else hidden.question.replace("{unit}", unit)
+    odds = f"the odds that somebody finds out {asked}"
+    deleted = f"deleting a {unit}'s data doesn't change a model that was released"
     if isinstance(guarantee, ApproximateDp):
-        naming, guessing = attack_sentences(reading, guarantee)
+        naming, guessing = attack_sentences(reading, at_certified_pair(guarantee))
         state = NOT_HELD if is_weak(reading, guarantee) else ANSWERED
-        yield "the odds that somebody finds out whether a person's data were used", guessing, state
-        yield "the odds that a careful attack names a person", naming, state
+        yield odds, guessing, state
+        yield f"the odds that a test that is seldom wrong names one {unit}", naming, state
         yield "how strong that is", strength_in_words(reading, guarantee), state
+        deleted += f"; what it shows of one {unit}'s data is within the odds above"
     else:
-        yield "the odds that somebody finds out whether a person's data were used", nothing_promised(reading), NOT_HELD
-    yield "who sees a person's own data", f"{reading.trust}.", OPEN
+        yield odds, nothing_promised(reading), NOT_HELD
+    if hidden is not None and hidden.shown:
+        yield f"whether a {unit} was in the data at all", hidden.shown.replace("{unit}", unit), NOT_HELD
+    yield "who sees the data before noise is added", f"{reading.trust}.", OPEN
     yield (
-        "what may still be learned about a person",
-        "what is true of people like them, which the model may show whether or not their data were used; and whatever isn't covered: "
-        + " ".join(reading.not_covered),
+        f"what may still be learned about a {unit}",
+        f"what is true of every {unit} like it, which the model may show whether or not that {unit}'s data were used; and whatever isn't "
+        "covered: " + " ".join(map(sentence, reading.not_covered)),
         OPEN,
     )
-    yield "a person who wants their data deleted", f"deleting them doesn't change a model that was released{within}", OPEN
-    yield "a person with several units", f"{reading.unit_meaning}; who has several is protected less", OPEN
+    yield "somebody who wants their data deleted", deleted, OPEN
+    yield "somebody whose data make up more than one unit", f"{reading.unit_meaning}; several units together are protected less", OPEN
 
 
 def _assessment(reading: Reading) -> Iterator[Row]:
