@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from zetadp.accountants import Event, neighbourhood, non_private_reason, releases
-from zetadp.accountants.leaf import Selection, unfolded, unshuffled
-from zetadp.mechanisms import Assumption
+from zetadp.accountants.leaf import Leaf, Selection, unfolded
+from zetadp.mechanisms import AnyAccounted, Assumption, DuchiLinf, LocalRelease
+from zetadp.mechanisms.declared import CorrelatedNoise, DiscreteGaussianSum, NoisyMax, Skellam, SparseVector, TreeAggregation
 from zetadp.mechanisms.declared.base import Guarantee
 
-_ASSUMPTIONS = {
-    Assumption.SENSITIVITY_AS_COMPUTED: "noise is drawn and added without floating-point error",
-    Assumption.AS_DECLARED: "what is declared holds for all neighbours, whatever was released before",
-    Assumption.INDEPENDENT_NOISE: "noise is independent across coordinates and releases",
+_FLOATS = "is drawn and added without floating-point error, which can reveal who is in the data"
+_INDEPENDENT = "noise is independent across coordinates and releases"
+_NOISE: dict[type[AnyAccounted | Selection], str] = {
+    DuchiLinf: "every record's signs are drawn with the stated probability, independently of everything else",
+    CorrelatedNoise: "the normal noise that correlated noise is made of is independent across coordinates and steps",
+    TreeAggregation: "every block of the tree has noise of its own, independent across coordinates and blocks",
+    NoisyMax: "the noise on each score is independent of all other noise",
+    SparseVector: "the noise on the threshold and the noise on each query are independent of all other noise",
+    DiscreteGaussianSum: "noise is independent across parties, coordinates and releases",
+    Skellam: "noise is independent across parties, coordinates and releases",
 }
-_BOTH = "noise is independent across coordinates and releases, and free of floating-point error"
-
-_SELECTED = "of the runs that the best was chosen from nothing else is released, nor how many there were"
-_SHUFFLED = "every record is in exactly one batch of an epoch, and the batches' number and sizes are public"
-_SAMPLED = "samples are fresh, secret and drawn as stated"
+"""What has to be independent where it isn't what is released: correlated noise, noise that several answers share, signs."""
+_DECLARED = "what is declared is true, which nobody checked here, for all neighbours, whatever was released before"
+_SELECTED = "nothing is released of the runs but the best one's output, not even how many there were"
+_SAMPLED = "every sample is drawn as stated, afresh and in secret"
 
 
 def caveats_of(event: Event) -> tuple[str, ...]:
@@ -28,32 +34,60 @@ def caveats_of(event: Event) -> tuple[str, ...]:
     >>> from zetadp.mechanisms import Gaussian, Sensitivity
     >>> noise = Gaussian(std=1.0, sensitivity=Sensitivity(l2=1.0, adjacency="add_remove", unit="patient"))
     >>> caveats_of(Release(mechanism=noise))[0]
-    "no patient's effect exceeds the stated sensitivity"
+    'no patient moves any one query by more than the stated sensitivity'
     """
     neighbours = neighbourhood(event)
     if neighbours is None or non_private_reason(event) is not None:
         return ()
     whole_event = releases(event)
     found = unfolded(whole_event)
-    # For a group, the sensitivity bounds each of its units, which have a different name from the group.
-    units = dict.fromkeys(leaf.mechanism.neighbours[1] for leaf in found if not isinstance(leaf.mechanism, Guarantee))
-    assumed = dict.fromkeys(one for leaf in (*whole_event, *found) for one in type(leaf.mechanism).FACTS.assumptions)
-    whole = neighbours[1].replace("_", " ")
+    whole = _spelled(neighbours[1])
     return (
-        *(f"no {unit.replace('_', ' ')}'s effect exceeds the stated sensitivity" for unit in units),
-        *((f"one {whole} holds no more than the stated number of units",) if any(leaf.group > 1 for leaf in found) else ()),
-        *_assumptions(assumed),
+        *dict.fromkeys(line for leaf in found for line in _bounds(leaf.mechanism)),
+        *((f"no {whole} holds more than the stated number of units",) if any(leaf.group > 1 for leaf in found) else ()),
+        *_assumptions((*whole_event, *found)),
         *((_SELECTED,) if any(isinstance(leaf.mechanism, Selection) for leaf in whole_event) else ()),
-        *((_SHUFFLED,) if any(leaf.scheme == "shuffled" for leaf in found) else ()),
-        *((_SAMPLED,) if any(not leaf.is_whole for leaf in unshuffled(found)) else ()),
+        *dict.fromkeys(line for leaf in found for line in _sampling(leaf)),
     )
 
 
-def _assumptions(assumed: Iterable[Assumption]) -> Iterator[str]:
-    """Each in a line; what is assumed of the noise in one, since it stands beside every figure."""
-    found = list(assumed)
-    of_noise = {Assumption.SENSITIVITY_AS_COMPUTED, Assumption.INDEPENDENT_NOISE}
-    if of_noise <= set(found):
-        yield _BOTH
-        found = [one for one in found if one not in of_noise]
-    yield from (_ASSUMPTIONS[one] for one in found)
+def _bounds(mechanism: AnyAccounted | Selection) -> Iterator[str]:
+    """What bounds a unit's effect. For a group, it is about each of its units, which have a different name from the group."""
+    unit = _spelled(mechanism.neighbours[1])
+    match mechanism:
+        case Guarantee():
+            return
+        case LocalRelease():
+            yield f"every {unit}'s values lie in the stated box, and are released no more often than stated"
+        case CorrelatedNoise() | TreeAggregation():
+            yield f"no {unit} moves any one step's sum by more than stated, and none takes part more often, or at shorter intervals"
+        case _:
+            yield f"no {unit} moves any one query by more than the stated sensitivity"
+
+
+def _assumptions(parts: Iterable[Leaf]) -> Iterator[str]:
+    """Each in a line; the two that are made of most noise are one line, since it stands beside every figure."""
+    mechanisms = dict.fromkeys(leaf.mechanism for leaf in parts)
+    assumed = {one: type(one).FACTS.assumptions for one in mechanisms}
+    noise = dict.fromkeys(_NOISE.get(type(one), _INDEPENDENT) for one, found in assumed.items() if Assumption.INDEPENDENT_NOISE in found)
+    if any(Assumption.SENSITIVITY_AS_COMPUTED in found for found in assumed.values()):
+        noise.pop(_INDEPENDENT, None)
+        yield f"{_INDEPENDENT}, and {_FLOATS}"
+    yield from noise
+    if any(Assumption.AS_DECLARED in found for found in assumed.values()):
+        yield _DECLARED
+
+
+def _sampling(leaf: Leaf) -> Iterator[str]:
+    """How a unit comes into a sample or a batch."""
+    unit = _spelled(leaf.mechanism.neighbours[1])
+    if leaf.scheme == "shuffled":
+        yield f"every {unit} is in exactly one batch of an epoch, and the number and sizes of batches are public"
+    elif leaf.scheme == "random_allocation":
+        yield f"every {unit}'s step is drawn uniformly, independently of all others, afresh in every epoch and in secret"
+    elif not leaf.is_whole:
+        yield _SAMPLED
+
+
+def _spelled(unit: str) -> str:
+    return unit.replace("_", " ")

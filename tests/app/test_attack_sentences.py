@@ -23,7 +23,7 @@ from zetadp.app.certificates.signing.keys import PublicKeySet
 from zetadp.app.certificates.verification.verify import read
 from zetadp.app.kit.settings import Settings
 from zetadp.app.main import create_app
-from zetadp.mechanisms import Adjacency
+from zetadp.mechanisms import Adjacency, DuchiLinf
 
 SOURCES = [
     path
@@ -95,12 +95,24 @@ def test_a_calculators_caveats_are_those_of_its_event(client: TestClient) -> Non
     grouped = {"kind": "grouped", "size": 2, "unit": "person", "event": {"kind": "repeated", "count": 3, "event": sampled}}
     whole, of_groups = (client.post("/v1/profiles", json={"event": event}).json()["caveats"] for event in (release(), grouped))
     assert whole == [
-        "no record's effect exceeds the stated sensitivity",
-        "noise is independent across coordinates and releases, and free of floating-point error",
+        "no record moves any one query by more than the stated sensitivity",
+        "noise is independent across coordinates and releases, and is drawn and added without floating-point error, which can reveal who "
+        "is in the data",
     ]
     assert of_groups == [
         whole[0],
-        "one person holds no more than the stated number of units",
+        "no person holds more than the stated number of units",
         *whole[1:],
-        "samples are fresh, secret and drawn as stated",
+        "every sample is drawn as stated, afresh and in secret",
+    ]
+
+
+def test_a_calculator_says_how_an_allocation_draws_steps_and_local_signs(client: TestClient) -> None:
+    allocated = {"kind": "randomly_allocated", "steps": 4, "event": release()}
+    signs = {"kind": "release", "mechanism": DuchiLinf.example().model_dump(mode="json", exclude_none=True)}
+    of_steps, of_signs = (client.post("/v1/profiles", json={"event": event}).json()["caveats"] for event in (allocated, signs))
+    assert of_steps[-1] == "every record's step is drawn uniformly, independently of all others, afresh in every epoch and in secret"
+    assert of_signs == [
+        "every record's values lie in the stated box, and are released no more often than stated",
+        "every record's signs are drawn with the stated probability, independently of everything else",
     ]

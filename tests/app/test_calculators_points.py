@@ -40,7 +40,7 @@ def test_the_best_of_several_runs_is_answered_with_its_conditions(client):
     (one,), (plain,) = answer["epsilon"], _profile(client, release(), deltas=[1e-5])["epsilon"]
     assert plain["upper"] < one["lower"] < one["upper"] < 2.0 * plain["upper"]
     assert one["route"] == "selected(gdp)"
-    assert any("the best was chosen from" in caveat for caveat in answer["caveats"])
+    assert any("nothing is released of the runs but the best one's output" in caveat for caveat in answer["caveats"])
     sampled = {"kind": "poisson_sampled", "probability": 0.1, "event": event}
     assert "not the best of several runs" in problem(client.post("/v1/profiles", json={"event": sampled, "deltas": [1e-5]}))["detail"]
 
