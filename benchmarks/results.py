@@ -11,6 +11,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import statistics
 import sys
 import time
@@ -46,11 +47,13 @@ ELSEWHERE = {
 
 
 INTRODUCTION = """\
-This page shows what each [recipe](papers.md) reaches on the data that `make results` found, beside what its paper prints. It is made
-by that command, which goes on where it was stopped; `--seeds 1` is its quick form. Figures are on held-out records: accuracy, or PSNR
-in decibels, mean and standard deviation over seeds. Time is the processor's, on one thread, of one private run with its evaluations,
-or what such a run would take, estimated from a few steps. Steps are those of a private run, and how many units each is expected to
-sample. Without privacy: the same network on the same data.
+This page shows what each [recipe](papers.md) reaches, beside what its paper prints. `make results` trains every recipe whose data it
+finds, and writes this page; if it is stopped, it continues the next time. `make results SEEDS=1` trains each once.
+
+**Private** and **without privacy** are accuracies on held-out records, or PSNR in decibels: the mean over seeds, and +- the standard
+deviation over them where there were several. Without privacy means the same network, trained as usual on the same data. **Proven
+epsilon** is that of one private run, at the delta and for the unit beside it. **Steps** are those of a private run, with the number of
+units that each step is expected to sample. **Time** is processor time on one thread, of one private run with its evaluations.
 """.splitlines()
 
 
@@ -167,7 +170,7 @@ def page(recipes: Iterable[Recipe], kept: Mapping[str, Results], reasons: Mappin
             continue
         runs = found["runs"]
         private, plain = (_figure([run[side] for run in runs]) for side in ("private", "plain"))
-        epsilon = f"{found['epsilon']:.4g} at {found['delta']:g}, one {found['unit']}"
+        epsilon = f"{found['epsilon']:.4g} at {found['delta']:g}, one {_spelled(found['unit'])}"
         last = f"{_steps(recipe)} | {found['records']} | {len(runs)} | {_time(statistics.fmean(run['seconds'] for run in runs))} |"
         lines.append(f"| `{recipe.name}` | {_printed(recipe)} | {private} | {epsilon} | {plain} | {last}")
     return "\n".join(lines) + "\n"
@@ -176,21 +179,23 @@ def page(recipes: Iterable[Recipe], kept: Mapping[str, Results], reasons: Mappin
 def _measured_before(recipe: Recipe, found: Results | None) -> str:
     """The line of a recipe that carries a figure of its own, by ``benchmarks.recipes``, and wasn't run for this page."""
     of = recipe.measured[-1]
-    figure = f"{_number(of.metric, of.mean)} +- {_number(of.metric, of.deviation)}"
-    epsilon = f"{of.epsilon:.4g}, by `python -m benchmarks.recipes`"
-    seconds = "" if found is None or "estimate" not in found else f"about {_time(found['estimate'])}"
+    spec = recipe.spec
+    assert isinstance(spec, NetworkTraining)  # ``reason`` said so
+    figure = f"{_number(of.metric, of.mean)} +- {_spread(of.metric, of.deviation)}, by `python -m benchmarks.recipes`"
+    epsilon = f"{of.epsilon:.4g} at {spec.privacy.delta:g}, one {_spelled(spec.privacy.unit)}"
+    seconds = "not measured" if found is None or "estimate" not in found else f"about {_time(found['estimate'])}, without evaluations"
     last = f"{_steps(recipe)} | {recipe.declared.training_records} | {of.runs} | {seconds} |"
-    return f"| `{recipe.name}` | {_printed(recipe)} | {figure} | {epsilon} | | {last}"
+    return f"| `{recipe.name}` | {_printed(recipe)} | {figure} | {epsilon} | in [Papers](papers.md#results) | {last}"
 
 
 def _not_yet(found: Results | None) -> str:
     if found is None or "estimate" not in found:
         return "not run yet"
-    return f"not run yet: a seed takes about {_time(found['estimate'])} without evaluations, and ordinary training comes on top"
+    return f"not run yet: one private run takes about {_time(found['estimate'])}, without its evaluations"
 
 
 def _steps(recipe: Recipe) -> str:
-    return f"{recipe.spec.steps} of {recipe.spec.expected_batch_size}" if isinstance(recipe.spec, NetworkTraining) else ""
+    return f"{recipe.spec.steps}, each of {recipe.spec.expected_batch_size}" if isinstance(recipe.spec, NetworkTraining) else ""
 
 
 def _time(seconds: float) -> str:
@@ -208,7 +213,7 @@ def _printed(recipe: Recipe) -> str:
         return "-"
     # The paper's own private result where it has one, not its baselines'.
     private = [one for one in shown if "without privacy" not in one[1].of]
-    own = [one for one in private if not one[1].of.startswith("DP-SGD")]
+    own = [one for one in private if re.search(r"(?<!zeta-)DP-SGD", one[1].of) is None]
     name, printed = (own or private or shown)[0]
     return f"{_number(name, printed.figures[name])} ({printed.of}, {printed.where})"  # pyright: ignore[reportArgumentType]
 
@@ -218,12 +223,26 @@ def _figure(runs: list[dict[str, float]]) -> str:
     if name is None:
         return "-"
     values = [run[name] for run in runs]
-    spread = f" +- {_number(name, statistics.stdev(values))}" if len(values) > 1 else ""
+    spread = f" +- {_spread(name, statistics.stdev(values))}" if len(values) > 1 else ""
     return _number(name, statistics.fmean(values)) + spread
 
 
 def _number(name: str, value: float) -> str:
     return f"{value:.1f} dB" if name == "psnr" else f"{value:.3f}"
+
+
+def _spread(name: str, value: float) -> str:
+    """The same of a deviation, never as exactly 0, which no measurement shows.
+
+    >>> _spread("accuracy", 0.0004), _spread("accuracy", 0.014)
+    ('less than 0.001', '0.014')
+    """
+    least = 0.1 if name == "psnr" else 0.001
+    return _number(name, value) if value >= least else f"less than {_number(name, least)}"
+
+
+def _spelled(unit: str) -> str:
+    return unit.replace("_", " ")
 
 
 def read(file: Path) -> Kept:

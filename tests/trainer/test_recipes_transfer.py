@@ -106,9 +106,11 @@ def test_the_page_of_results_has_a_figure_or_a_reason_for_every_recipe(tmp_path:
     text = page(RECIPES, read(tmp_path / "r.json"), {"mri_decathlon": "not run: data.folder must be there"})
     lines = {line.split("`")[1]: line for line in text.splitlines() if line.startswith("| `")}
     assert list(lines) == [of.name for of in RECIPES]
-    figures = "0.260 +- 0.014 | 2.1 at 1e-05, one image | 0.500 +- 0.000 | 100 of 1000 | 4000 | 2 | 90 s |"
+    figures = "0.260 +- 0.014 | 2.1 at 1e-05, one image | 0.500 +- less than 0.001 | 100, each of 1000 | 4000 | 2 | 90 s |"
     assert lines["spectral_transfer_1"] == f"| `spectral_transfer_1` | 0.591 (Spectral-DP, Table 5) | {figures}"
     assert "not run: data.folder must be there" in lines["mri_decathlon"]
-    assert "| not run yet: a seed takes about 5.6 h without evaluations, and ordinary training comes on top |" in lines["speech_commands"]
+    assert "| not run yet: one private run takes about 5.6 h, without its evaluations |" in lines["speech_commands"]
     assert "| not run yet |" in lines["mri_sequences"]
-    assert lines["mnist_real"].endswith("| 0.879 +- 0.002 | 0.402, by `python -m benchmarks.recipes` | | 10000 of 60 | 60000 | 3 |  |")
+    assert "| 0.986 (ScatterLinear, Spectral-DP, epsilon 3, Table 9) |" in lines["spectral_mnist_scatter_linear"]  # not its baseline's
+    before = "0.879 +- 0.002, by `python -m benchmarks.recipes` | 0.402 at 1e-05, one image | in [Papers](papers.md#results)"
+    assert lines["mnist_real"].endswith(f"| {before} | 10000, each of 60 | 60000 | 3 | not measured |")
