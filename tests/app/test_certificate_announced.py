@@ -214,7 +214,7 @@ def test_without_enough_stamps_nothing_begins(run: CertificateInput, tmp_path: P
 
 
 def test_a_certificate_whose_plan_was_not_logged_says_so(envelope: bytes, house: Announcing) -> None:
-    assert "it wasn't logged before the first step" in describe(read(envelope))
+    assert "not logged before the first step, so nothing shows" in describe(read(envelope))
 
 
 def test_policies_refuse_what_was_not_announced(house: Announcing, certified: tuple[bytes, Proofs], clock: Authority) -> None:

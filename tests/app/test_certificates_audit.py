@@ -51,14 +51,17 @@ def test_findings_are_stated_and_called_a_lower_bound(certificate: bytes, keys: 
     assert stated.noise_numbers == 100_000
     assert stated.canaries == CanaryFacts.model_validate(CANARIES)
     text = " ".join(describe(read(certificate)).split())
-    assert "nothing released was found to distinguish which of 500 made-up records took part better than the guarantee allows" in text
+    assert "the audit couldn't tell better than the guarantee allows which of 500 made-up records took part" in text
     assert "epsilon is at least 0.5 with 95% confidence whatever the code did with them" in text
     assert "at least 0.75 for a Gaussian trade-off, at least 1.25 if their scores are independent as well" in text
     assert "a lower bound, not a proof" in text
-    assert "no test of the drawn noise, 100000 numbers of it, found another scale in a component than is claimed" in text
-    assert "a release that repeats the one before or its own first half" in text
-    assert "no test of 40 samples, of their sizes, turns of units or overlaps as far as their kind has them, found other draws" in text
-    assert "publishing what was found of noise and samples as well adds at most 1e-17 (1 + e^epsilon) to delta" in text
+    assert "tests of 100000 numbers of the drawn noise found no component with another scale than is claimed" in text
+    assert "no release that repeats the one before or its own first half" in text
+    assert "tests of 40 samples (their sizes, the units' turns and overlaps, as far as this sampling has them) found no other draws" in text
+    assert (
+        "epsilon and delta don't count that the outcomes of these tests are published: this adds at most 1e-17 (1 + e^epsilon) to delta"
+        in text
+    )
 
 
 def test_marks_are_said_to_be_no_records(folder: Path, settings: Settings, keys: PublicKeySet) -> None:
@@ -71,7 +74,7 @@ def test_marks_are_said_to_be_no_records(folder: Path, settings: Settings, keys:
 def test_without_canaries_the_noise_alone_is_spoken_of(folder: Path, settings: Settings, keys: PublicKeySet) -> None:
     envelope = issue_certificate(audited(folder / "noise", asked=None, audit=None), settings)
     assert verify(envelope, keys, None).verdict == "valid"
-    told = "Audit: not run: no empirical lower bound on epsilon was measured; no test of the drawn noise, 100000 numbers"
+    told = "Audit: not run: no empirical lower bound on epsilon was measured; tests of 100000 numbers of the drawn noise found no"
     assert told in describe(read(envelope))
 
 

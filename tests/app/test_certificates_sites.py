@@ -50,13 +50,13 @@ def test_trust_is_stated_as_it_is(envelope: bytes) -> None:
     reading = Reading(_read(envelope).predicate)
     assert reading.trust.startswith("Nobody is trusted with a site's data but the site")
     assert "simulated" not in reading.trust
-    assert any("nobody else saw its data, its samples or its noise" in one for one in reading.assumptions)
+    assert any("nobody else saw its data, samples or noise" in one for one in reading.assumptions)
 
 
 def test_with_secure_sums_trust_is_in_enough_honest_sites_and_in_the_masks(tmp_path: Path, settings: Settings) -> None:
     secure = {"aggregation": {"kind": "secure", "dropouts": 0, "colluding": 1}}
     reading = Reading(_read(issue_certificate(finished_run(tmp_path, **(FEDERATED | SITES | secure)), settings)).predicate)
-    assert "where of any 2 of the 2 nodes at least 1 are honest: each one samples, clips and adds its share of the noise" in reading.trust
+    assert "as long as at least 1 of any 2 of the 2 nodes are honest: each one samples, clips and adds its share" in reading.trust
     assert "can't break X25519, Ed25519, SHA-256, AES-256 or ChaCha20-Poly1305" in reading.trust
     assert "whole noise" not in reading.trust
     assert any(one.startswith("the keys that each site's operator entered for the other sites are") for one in reading.assumptions)
@@ -67,7 +67,7 @@ def test_each_site_is_named_with_what_it_stated(envelope: bytes) -> None:
     line = next(line for line in Reading(_read(envelope).predicate).done() if line.startswith("Sites: "))
     north, south = _read(envelope).predicate.run.sites
     assert f"north, key {north.key}: 0 of 40 answers counted; what its ledger charged isn't known; " in line
-    last = f"by its last statement, {south.statement}, it had charged 13, and may have charged more since"
+    last = f"by its last statement, {south.statement}, it had charged 13 rounds, and may have charged more since"
     assert f"south, key {south.key}: 12 of 40 answers counted, 1 more didn't count; {last}." in line
     assert "statements.jsonl" in {subject.name for subject in _read(envelope).subject}
 

@@ -59,7 +59,7 @@ def test_what_can_void_it_stands_directly_after_epsilon(text: str, predicate: Pr
         "  It holds only if all of the following hold:",
         *(f"    - {line}" for line in Reading(predicate).assumptions),
         "  Part of this run, and not covered by it:",
-        f"    - {held_out}; nothing protects one of them, even of somebody who is also in the training data",
+        f"    - {held_out}; no held-out record is protected, not even one of somebody who is also in the training data",
     ]
     assert lines[start + 1 : start + 1 + len(expected)] == expected
 
@@ -71,7 +71,7 @@ def test_weights_from_elsewhere_and_a_large_delta_stand_beside_epsilon_too(predi
     run = RunFacts.model_validate({**dict(predicate.run), "given_weights": (digest,)})
     changed = Reading(PrivacyCertificate.model_validate({**dict(predicate), "run": run}))
     first, *_, last = caveats(changed, large)
-    assert first.lead.startswith("Mind delta: it is one over the 710 units or more")
+    assert first.lead.startswith("Delta is large: one over the number of units (710) or more.")
     assert last.lines[-1] == weights.not_covered(digest)
     assert weights.not_covered(digest) not in not_covered_elsewhere(changed)
 

@@ -85,9 +85,9 @@ def test_a_plain_certificate_is_short(issued: Issued) -> None:
 def test_a_guarantee_for_patients_says_what_a_patient_is_and_that_its_sum_is_clipped(text: Texts) -> None:
     told = text("patients")
     assert "Protected: each patient of the training data; one patient is all rows of the training data that are that patient's" in told
-    assert "160 training records, of 40 of the unit 'patient', at most 3 records of each are used" in told
+    assert "160 training records of 40 units (patient), of which at most 3 records each are used" in told
     assert "each patient's whole gradient" in told
-    assert "a patient's gradient is the sum over all of its records that are used" in told
+    assert "a patient's gradient is the sum of the gradients of its records that are used" in told
     assert "each patient drawn with probability 0.25" in told
 
 
@@ -160,8 +160,8 @@ def test_a_certificate_of_buffered_noise_counts_all_steps_as_one_release(text: T
 
 
 def test_a_declared_number_is_called_so_and_nothing_counts_the_units(issued: Issued, text: Texts, reading: Readings) -> None:
-    assert "Data: assumed to be of 1000 of the unit 'record', a number that was declared without counting them." in text("declared")
-    patients = "assumed to be of 64 of the unit 'patient', a number that was declared without counting them, at most"
+    assert "Data: 1000 units (record) by a number that was declared without counting them." in text("declared")
+    patients = "64 units (patient) by a number that was declared without counting them, of which at most"
     assert patients in text("declared_patients")
     for name, counted in (("declared", 710), ("declared_patients", 160)):
         assert any(
@@ -181,8 +181,8 @@ def _numbers(value: object) -> Iterator[object]:
 
 
 def test_a_delta_of_one_over_the_units_is_pointed_out(text: Texts) -> None:
-    assert "Mind delta: it is one over the 710 units or more" in text("large_delta")
-    assert "Mind delta" not in text("private")
+    assert "Delta is large: one over the number of units (710) or more." in text("large_delta")
+    assert "Delta is large" not in text("private")
 
 
 def test_public_numbers_are_named_as_an_assumption_and_the_divisor_is_told(text: Texts) -> None:
@@ -204,7 +204,7 @@ def test_a_seeded_run_says_of_nothing_that_it_is_covered(text: Texts) -> None:
     told = text("seeded")
     assert "THERE IS NO PRIVACY GUARANTEE" in told
     assert "no guarantee covers any of it" in told
-    assert "not covered, as nothing of this run is: a checkpoint holds" in told
+    assert "not covered, since nothing in this run is: a checkpoint holds" in told
     assert "stronger than the model needs" not in told
     assert "What a guarantee would rest on" in told
 
@@ -225,9 +225,9 @@ def test_a_federated_run_names_its_nodes_and_whose_noise_it_is(text: Texts) -> N
 def test_shares_of_noise_are_said_to_be_shares_and_rest_on_the_other_nodes(text: Texts, reading: Readings) -> None:
     told, found = text("secure"), reading("secure")
     assert "Every node adds a share of the noise to its own sum, of the stated variance divided by 2, and only one sum" in told
-    assert "2 shares, which are left of 4 if 1 drop out and the noise of 1 more is known to an attacker" in told
+    assert "2 shares: so many of 4 are left if 1 drop out and the noise of 1 more is known to an attacker" in told
     assert "probability 0.16901408450704225 in the shares of 2 nodes together." in told
-    assert "of any 3 of the 4 nodes at least 2 are honest: one node's own noise is only a share" in found.trust
+    assert "at least 2 of any 3 of the 4 nodes are honest: one node's own noise is only a share" in found.trust
     assert any(one.startswith("at most 1 of the 4 nodes are an attacker's") for one in found.assumptions)
     assert "whether sums are right" in found.not_covered[-1]
     assert {"shared_noise.md", "secure_sum.md"} <= set(found.kind.proofs)
@@ -251,14 +251,14 @@ def test_a_federations_private_held_out_records_are_trusted_to_one_place(text: T
 
 
 def test_clipping_by_layer_says_how_the_layers_share_the_bound(text: Texts) -> None:
-    assert "over the root of the number of layers, so that the whole has at most this l2 norm" in text("per_layer")
+    assert "divided by the square root of the number of layers, so that the whole has at most this l2 norm" in text("per_layer")
 
 
 def test_adaptive_clipping_names_its_quantile_and_in_what_units_its_noise_is(text: Texts) -> None:
     told = text("adaptive")
-    assert "starts at 0.5 and follows the 0.5 quantile of the norms; its count takes 0.01 of the squared sensitivity" in told
+    assert "starts at 0.5 and follows the 0.5 quantile of the norms; its count accounts for 0.01 of the squared sensitivity" in told
     assert "in units of the joint vector of sum and count, not of the gradient." in told
-    assert "the stated deviation times the step's bound over the root of 1 minus the count's share" in told
+    assert "is the stated one times the step's bound, divided by the square root of 1 minus the count's share" in told
 
 
 def test_adaptive_clipping_is_accounted_with_the_joint_vectors_sensitivity(reading: Readings) -> None:
@@ -288,12 +288,13 @@ def test_held_out_records_are_uncovered_unless_they_are_private(name: str, readi
 
 
 def test_a_run_that_measured_nothing_says_so(text: Texts) -> None:
-    assert "Held-out records: no metrics on 181 of them: nothing about the held-out records left the run" in text("unmeasured")
-    assert "Checkpoints: 3, covered: a checkpoint holds model, optimizer and step count" in text("unmeasured")
+    assert "Held-out records: no metrics, on 181 records; nothing about the held-out records left the run" in text("unmeasured")
+    assert "Checkpoints: 3, covered: a checkpoint holds the model, the optimizer and the step count" in text("unmeasured")
 
 
 def test_held_out_records_of_protected_people_are_said_to_be_uncovered(text: Texts) -> None:
-    assert "even where one is of somebody who is also in the training data" in text("patients")
+    sentence = "no held-out record is protected, not even one of somebody who is also in the training data"
+    assert text("patients").count(sentence) == 2  # with epsilon and with what was measured on them, in the same words
 
 
 # Ledgers
@@ -325,7 +326,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 AVERAGED = "is a running mean of the parameters over the steps"
-FREE_MEAN = f"{AVERAGED}, which is post-processing of what was released and costs nothing"
+FREE_MEAN = f"{AVERAGED}, computed from what was released at no further cost in privacy"
 
 
 @pytest.mark.parametrize(("changes", "told"), [({}, FREE_MEAN), ({"reproducible": True, "seed": 5}, AVERAGED)], ids=["private", "seeded"])

@@ -55,7 +55,7 @@ def test_metrics_on_public_records_are_exact_and_said_to_be_unprotected(train: A
     right = (done.module(features).argmax(dim=1) == labels).double().mean()
     assert done.report.metrics["accuracy"] == pytest.approx(float(right), abs=1e-12)
     text = describe(read(done.certificate))
-    assert "whoever asked for the training declared the held-out records public; metrics on them are exact" in text
+    assert "whoever asked for the training declared the held-out records public; metrics on them carry no noise" in text
 
 
 def test_counts_on_private_records_are_noisy_and_part_of_the_epsilon(train: Any, tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ class PlanStatement(Value):
 def announced_lines(facts: AnnouncedFacts | None) -> Sequence[str]:
     """The same in words, for a reader of the certificate."""
     if facts is None:
-        return ("Plan: it wasn't logged before the first step: nothing shows that it was fixed before its outcome was known.",)
+        return ("Plan: not logged before the first step, so nothing shows that it was fixed before its outcome was known.",)
     stamps = so_many(facts.time_stamps, "time-stamping authority", "time-stamping authorities")
     witnesses = so_many(facts.cosignatures, "witness", "witnesses")
     said = (
@@ -122,15 +122,15 @@ def earlier_in_words(facts: AnnouncedFacts) -> str:
     """How many trainings there were before, and what they cost."""
     before = facts.number - 1
     if facts.earlier is None:
-        return "none that this service planned."
+        return "this service planned none."
     earlier = facts.earlier
     said = [f"{before} planned by this service, {earlier.certified} of them certified."]
     if earlier.epsilon is not None:
         alike = before - earlier.unlike - earlier.unguaranteed
         said.append(
-            f"Those with a guarantee about the same unit and adjacency ({alike}) add up, run whole, to epsilon {earlier.epsilon} at delta "
-            f"{earlier.delta}. The sum holds for trainings that were all fixed beforehand. If one was chosen for what an earlier one "
-            "showed, only a ledger gives a bound."
+            f"Those with a guarantee about the same unit and adjacency ({alike}) add up, if each ran all of its steps, to epsilon "
+            f"{earlier.epsilon} at delta {earlier.delta}. The sum holds for trainings that were all fixed beforehand. If one was chosen in "
+            "view of what an earlier one showed, only a ledger gives a bound."
         )
     if earlier.unlike:
         said.append(f"With a guarantee about another unit or adjacency, which isn't in any sum: {earlier.unlike}.")

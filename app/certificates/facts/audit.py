@@ -16,20 +16,20 @@ NOT_RUN = "not run: no empirical lower bound on epsilon was measured"
 
 
 NOISE_TESTED = (
-    "; no test of the drawn noise, {} numbers of it, found another scale in a component than is claimed, a release that repeats the one "
-    "before or its own first half, or sums over releases, or over a release's first numbers, of another size than independent noise has; "
-    "tests find gross faults alone"
+    "; tests of {} numbers of the drawn noise found no component with another scale than is claimed, no release that repeats the one "
+    "before or its own first half, and no sum over releases, or over a release's first numbers, of a size that independent noise doesn't "
+    "have; such tests find only gross faults"
 )
 
 MADE_UP = {"canaries": "made-up records", "marks": "made-up units (each with a number of its own, where nobody's gradient is)"}
 
 SAMPLES_TESTED = (
-    "; no test of {} samples, of their sizes, turns of units or overlaps as far as their kind has them, found other draws than are stated"
+    "; tests of {} samples (their sizes, the units' turns and overlaps, as far as this sampling has them) found no other draws than stated"
 )
 
 VERDICTS = (
-    "; the guarantee's figures are those of the releases alone: publishing what was found of noise and samples as well adds at most "
-    "1e-17 (1 + e^epsilon) to delta, even where delta is 0, if no sum under correlated complex noise is beyond 2^18 of its scales"
+    "; epsilon and delta don't count that the outcomes of these tests are published: this adds at most 1e-17 (1 + e^epsilon) to delta, "
+    "even where delta is 0, if no sum under correlated complex noise is longer than 2^18 times the noise's scale"
 )
 """Reporting verdicts costs very little, and no figure includes it, so the text says so."""
 
@@ -94,9 +94,9 @@ def audit_in_words(noise_numbers: int | None, samples: int | None, canaries: Can
     if canaries is None:
         return NOT_RUN + tested
     return (
-        f"consistent: nothing released was found to distinguish which of {canaries.canaries} {MADE_UP[canaries.kind]} took part better "
-        f"than the guarantee allows; epsilon is at least {canaries.epsilon_lower} with {_percent(canaries)} confidence whatever the code "
-        f"did with them, at least {canaries.epsilon_lower_if_gaussian} for a Gaussian trade-off, at least "
+        f"consistent: from what was released, the audit couldn't tell better than the guarantee allows which of {canaries.canaries} "
+        f"{MADE_UP[canaries.kind]} took part; epsilon is at least {canaries.epsilon_lower} with {_percent(canaries)} confidence whatever "
+        f"the code did with them, at least {canaries.epsilon_lower_if_gaussian} for a Gaussian trade-off, at least "
         f"{canaries.epsilon_lower_if_independent} if their scores are independent as well; a lower bound, not a proof{tested}"
     )
 

@@ -10,27 +10,29 @@ from typing import Literal
 from zetadp.mechanisms import AnyMechanism, Assumption, ComplexLaplace, DuchiLinf, Laplace, LocalLaplace, RandomOrigin, SpofCoefficients
 
 POST_PROCESSING = (
-    "the guarantee is stronger than the model needs: it holds for someone who sees every noisy gradient sum, of which the model is "
-    "post-processing"
+    "the guarantee holds even against someone who sees every noisy gradient sum; nothing else from the training records went into the model"
 )
 
-FREE = "the model and whatever else training gave are post-processing of what was released first"
+FREE = "the model and the checkpoints are computed from that release alone, at no further cost in privacy"
 
-NOT_COVERED = "not covered, as nothing of this run is"
+NOT_COVERED = "not covered, since nothing in this run is"
 
 NOTHING_COVERED = "no guarantee covers any of it"
 
 RELEASED = {
     "none": "the final model and the checkpoints",
     "encoded": "the final model, the checkpoints and noisy features of the held-out records",
-    "public": "the final model, the checkpoints, and metrics on public held-out records on the way and at the end",
+    "public": "the final model, the checkpoints, and metrics on public held-out records, during training and at the end",
     "private": "the final model, the checkpoints, and noisy counts of correctly classified held-out records",
 }
 """What of it is covered, or that nothing is, comes after."""
 
-RELEASED_BY_NODES = "every node's noisy update in every round, every model on the way"
+RELEASED_BY_NODES = "every node's noisy update in every round, and the model after every round"
 
-CHECKPOINTS = "a checkpoint holds model, optimizer and step count, which follow from released noisy sums; no key, no sample, no gradient"
+CHECKPOINTS = (
+    "a checkpoint holds the model, the optimizer and the step count, which are computed from the released noisy sums, but no key, sample "
+    "or gradient"
+)
 """Whether that is covered comes before."""
 
 TRAINING_METRICS = (
@@ -38,28 +40,28 @@ TRAINING_METRICS = (
     "on the records and aren't covered"
 )
 
-FREE_METRICS = "not published; they are functions of what was released, and would cost nothing"
+FREE_METRICS = "not published; they are computed from what was released, so that publishing them would cost nothing"
 
-UNPROTECTED_METRICS = "not published, and as unprotected as everything else of this run"
+UNPROTECTED_METRICS = "not published; like everything else in this run, they aren't protected"
+
+NO_HELD_OUT = "no held-out record is protected, not even one of somebody who is also in the training data"
+"""Of public ones: wherever they are said to be uncovered."""
 
 EVALUATION = {
     "none": "nothing about the held-out records left the run",
-    "encoded": "the held-out records left the run only as noisy features, which are in the event",
-    "public": "whoever asked for the training declared the held-out records public; metrics on them are exact",
+    "encoded": "only noisy features of the held-out records left the run; they are among the releases named here",
+    "public": "whoever asked for the training declared the held-out records public; metrics on them carry no noise",
     "private": (
-        "the held-out records are as private as the training records: counts of correct answers were released with Gaussian noise, and "
-        "these releases are in the event"
+        "the held-out records are as private as the training records: counts of correct answers were released with Gaussian noise; they "
+        "are among the releases named here"
     ),
 }
 
 TEST_METRICS = {
-    "none": "not trained on, and nothing about them was published",
-    "encoded": "covered: they left the run only as noisy features, which are accounted for",
-    "public": (
-        "not covered: they were declared public, and the guarantee says nothing about them, even where one is of somebody who is also in "
-        "the training data"
-    ),
-    "private": "covered: measurements on them carry noise, which is accounted for",
+    "none": "not used for training, and nothing about them was published",
+    "encoded": "covered: only noisy features of them left the run, and epsilon counts these",
+    "public": f"not covered: {NO_HELD_OUT}",
+    "private": "covered: only noisy counts of their correct answers left the run, and epsilon counts these",
 }
 
 RUNNING_TIME = "running time: how long a step takes depends on how many records it drew"
@@ -72,20 +74,20 @@ CLIPPING = {
         "gradient that isn't finite counts as zero"
     ),
     "per_layer": (
-        "each layer's part of a {unit}'s gradient, as a vector of real pairs, is scaled down to this bound over the root of the number of "
-        "layers, so that the whole has at most this l2 norm; a gradient that isn't finite counts as zero"
+        "each layer's part of a {unit}'s gradient, as a vector of real pairs, is scaled down to this bound divided by the square root of "
+        "the number of layers, so that the whole has at most this l2 norm; a gradient that isn't finite counts as zero"
     ),
     "adaptive": (
         "each {unit}'s whole gradient, all parameters as one vector of real pairs, is scaled down to a bound that starts here and follows "
-        "a quantile of the norms; that quantile is estimated from a noisy count, which is released in one vector with the sum, in units of "
-        "the bound: a {unit} moves that vector by at most 1 whatever the bound is, and the noise is stated in these units (on the sum "
-        "itself it has the stated deviation times the step's bound over the root of 1 minus the count's share); a gradient that isn't "
-        "finite counts as zero"
+        "a quantile of the norms, which a noisy count estimates; count and sum are released together as one vector in units of the bound: "
+        "a {unit} moves that vector by at most 1 whatever the bound is, and the noise is stated in these units (on the sum itself its "
+        "standard deviation is the stated one times the step's bound, divided by the square root of 1 minus the count's share); a gradient "
+        "that isn't finite counts as zero"
     ),
     "layer_bounds": (
         "each trained layer has a bound of its own, and its part of a {unit}'s gradient is scaled down to that l2 norm if it is longer; "
-        "the whole then has at most the root of the sum of their squares, which is what the noise is for; a gradient that isn't finite "
-        "counts as zero"
+        "the l2 norm of the whole is then at most the square root of the sum of the squared bounds, and the noise is calibrated to that; a "
+        "gradient that isn't finite counts as zero"
     ),
     "l1": (
         "each {unit}'s whole gradient, all parameters as one vector, is scaled down to this l1 norm if it is longer: the bound that "
@@ -94,11 +96,12 @@ CLIPPING = {
 }
 
 SUMMED = (
-    "; a {unit}'s gradient is the sum over all of its records that are used, of each the mean over its random variants if there are any"
+    "; a {unit}'s gradient is the sum of the gradients of its records that are used, and the gradient of a record with random variants is "
+    "the mean over these"
 )
 """Added to the clipping where a unit is somebody with several records."""
 
-_FOLLOW = "the gradients follow from what was released, with noise that is correlated along the steps"
+_FOLLOW = "training computes its gradients from these releases, so that their noise is correlated from step to step"
 
 CORRELATED = {
     "banded_toeplitz": (
@@ -153,10 +156,12 @@ _NOT_COVERED = (
 
 ASSUMPTIONS = {
     Assumption.SENSITIVITY_AS_COMPUTED: (
-        "the values to which noise is added differ between neighbours by no more than the sensitivity, as the machine computes them "
-        "(see the floating-point caveat)"
+        "the values to which noise is added, as the machine computes them, differ between neighbouring data sets by no more than the "
+        "sensitivity (see the floating-point caveat)"
     ),
-    Assumption.INDEPENDENT_NOISE: "the noise of different coordinates and steps is independent; it is as good as the generator named here",
+    Assumption.INDEPENDENT_NOISE: (
+        "all random draws are independent of each other: the generator named here is taken to be as good as true randomness"
+    ),
 }
 
 PUBLIC_NUMBERS = "the numbers of units, of training records and of held-out records are public"
@@ -174,8 +179,8 @@ SAMPLED = {
     "poisson": _INDEPENDENTLY,
     "federated_poisson": _INDEPENDENTLY,
     "truncated_poisson": (
-        f"{_INDEPENDENTLY}; where a sample has more units than the stated largest number, only a uniformly random part of it, of that many "
-        "units and chosen secretly, is used"
+        f"{_INDEPENDENTLY}; where a sample has more units than the stated largest number, a uniformly random subset of that many, chosen "
+        "secretly, is used"
     ),
     "fixed_size": "every sample is a uniformly random set of the stated number of units, drawn secretly and afresh at each step",
     "random_allocation": "in every epoch each unit takes part in one step, chosen uniformly, secretly and independently of all other units",
@@ -202,8 +207,8 @@ FEDERATED_ASSUMPTION = (
 )
 
 UPLOADED_ASSUMPTION = (
-    "that one row of the data set is one record as described, which rows belong to one {unit}, and that its scaling, bounds, classes, "
-    "shape and split were chosen without looking at the data: this is the word of its maker, and nobody checked it"
+    "one row of the data set is one record as described, the rows of each {unit} are stated correctly, and scaling, bounds, classes, shape "
+    "and split were chosen without looking at the data: the data set's maker says so, and nobody checked it"
 )
 
 UPLOADED_NOT_COVERED = "anything done to the data before they were uploaded, and the choice of what to upload"
@@ -247,7 +252,7 @@ ArithmeticName = Literal[
 CORRELATED_SUMS: dict[str, ArithmeticName] = {"banded_toeplitz": "banded_sums", "buffered_toeplitz": "buffered_sums"}
 """How a plan's strategy, by its kind, computed its weighted sums."""
 
-_ON_GRID = "steps of 2^-32 of its scale, no tail cut off; the value was rounded to such steps within its sensitivity (grid_noise.md)"
+_ON_GRID = "steps of 2^-32 of its scale, with no tail cut off; the value was rounded to such steps within its sensitivity (grid_noise.md)"
 
 EXACT: frozenset[ArithmeticName] = frozenset({"exact_normal", "exact_laplace"})
 """Noise that is accounted for as it is drawn, to the bit. Signs have a probability that is rounded to 256 bits."""
@@ -256,10 +261,10 @@ ARITHMETIC: dict[ArithmeticName, str] = {
     "probed_gradient_sums": (
         "the run computed gradients {precision}, scaled them to 2^-8 below their bound, which is more than rounding of norms and sums can "
         "move them (clipped_sum.md), and added them in float32, or in float64 where clipping is adaptive or a sample may be expected to "
-        "hold more than 1024 units; that a unit's own gradient has the same bits whichever units are computed beside it, and adds no "
-        "more to the sum than the noise is for, was tested with made-up records before training, on that machine; it isn't proved; if the "
-        "network drops numbers at random, or records are varied at random, these draws are taken to be as good as independent: torch's own "
-        "generator, which isn't a cryptographic one, makes them from 53 secret bits of each step"
+        "hold more than 1024 units; before training, tests with made-up records on that machine showed no unit's gradient that had "
+        "other bits with other units beside it, or that added more to the sum than the noise is calibrated to; that there is none isn't "
+        "proved; where the network drops numbers at random, or records are varied at random, these draws are taken to be as good as "
+        "independent: torch's own generator, which isn't cryptographic, makes them from 53 secret bits of each step"
     ),
     "banded_sums": (
         "each step's sum was rounded to steps of 2^-24 of the noise's scale or finer, within its sensitivity; products with the "
@@ -277,18 +282,18 @@ ARITHMETIC: dict[ArithmeticName, str] = {
     ),
     "exact_normal": f"normal noise was drawn exactly, in {_ON_GRID}",
     "exact_laplace": f"Laplace noise was drawn exactly, in {_ON_GRID}",
-    "compared_signs": "signs are drawn by comparing 256 random bits with their probability, which is rounded to as many",
-    "unclaimed": "no noise is claimed for this run, whatever it drew",
+    "compared_signs": "signs were drawn by comparing 256 random bits with a probability that is rounded to 256 bits",
+    "unclaimed": "nothing is claimed about noise in this run, whatever it drew",
 }
 """How a run computed: what a certificate names, and what the name stands for. Code that computes otherwise needs another name."""
 
 ACCOUNTING = (
-    "rounding in the accounting itself is counted in every figure: by proof on "
-    + ", ".join(f"route {route} ({proof})" for route, proof in ROUNDING_PROOFS.items())
-    + ", which assume that float64 operations round correctly and that elementary functions, error functions and the constants "
-    "of the Fourier transform are as accurate as these proofs say; on every other route and in Renyi divergences by allowances that were "
+    "every figure counts the rounding of its own accounting: on the routes "
+    + ", ".join(f"{route} ({proof})" for route, proof in ROUNDING_PROOFS.items())
+    + " by proofs, which assume that float64 operations round correctly and that elementary functions, error functions and the constants "
+    "of the Fourier transform are as accurate as stated there; on every other route and in Renyi divergences by allowances that were "
     "measured against exact values, not proved (every delta of a pld route: 1e-11 and 1e-15 per release; every sampled Renyi divergence: "
-    "1e-9 relatively)"
+    "a relative 1e-9)"
 )
 
 _LIBRARIES = ("cryptography", "dp-accounting", "numpy", "pydantic", "scipy")

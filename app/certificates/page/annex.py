@@ -26,8 +26,9 @@ from zetadp.app.certificates.words.strength import at_certified_pair, attack_sen
 NOTE = (
     "For a data protection impact assessment. Answers are taken from a certificate by its own words; rows marked OPEN are for whoever is "
     "responsible for the data. This page is no legal advice and proves nothing; check the certificate itself with `zetadp verify`. Risks "
-    "are told as odds, and then by what follows, since people understood these best (Nanayakkara et al. 2023, arXiv:2303.00738; Smart et "
-    "al. 2024, arXiv:2408.08475). Factors and hazards follow NIST SP 800-226 (2025). The wording is ours; none of them has endorsed it."
+    "are stated as odds first, and then as what follows from them, since people understood these best (Nanayakkara et al. 2023, "
+    "arXiv:2303.00738; Smart et al. 2024, arXiv:2408.08475). Factors and hazards follow NIST SP 800-226 (2025). The wording is ours; "
+    "none of them has endorsed it."
 )
 
 _HEADER = ("question", "answer", "state")
@@ -74,7 +75,8 @@ def _risks(reading: Reading) -> Iterator[Row]:
         OPEN,
     )
     yield "somebody who wants their data deleted", deleted, OPEN
-    yield "somebody whose data make up more than one unit", f"{reading.unit_meaning}; several units together are protected less", OPEN
+    several = "" if reading.setting.records_per_unit is None else f"; several {unit}s together are protected less"
+    yield "somebody with several rows or units", f"{reading.unit_meaning}{several}", OPEN
 
 
 def _assessment(reading: Reading) -> Iterator[Row]:
@@ -84,7 +86,7 @@ def _assessment(reading: Reading) -> Iterator[Row]:
     yield "why these data are needed, and no fewer", "not in a certificate", OPEN
     yield "how long data, keys and checkpoints are kept", "not in a certificate", OPEN
     ledger = certificate.ledger
-    kept = "a privacy budget that it was charged to" if ledger is not None else "none that it was charged to"
+    kept = "this run was charged to a privacy budget" if ledger is not None else "this run was charged to no privacy budget"
     yield "a limit for several uses of the same data", kept, OPEN if ledger is None else ANSWERED
     yield "what was tested of this run", audit_in_words(run.noise_numbers, run.samples, run.canaries), OPEN
     yield "what everything rests on", " ".join(reading.assumptions), OPEN
@@ -104,7 +106,7 @@ def _fields(reading: Reading) -> Iterator[Row]:
     figures = f"epsilon {guarantee.epsilon} at delta {guarantee.delta}, by {guarantee.route}" if told else "there is no guarantee"
     yield "how epsilon was computed, with its delta", figures, ANSWERED if told else NOT_HELD
     announced = certificate.announced
-    earlier = "its plan wasn't logged" if announced is None else earlier_in_words(announced)
-    yield "other trainings on these data, and how settings were chosen", f"{earlier}; how settings were chosen isn't known", OPEN
+    earlier = "Its plan wasn't logged, so nothing shows how many there were." if announced is None else earlier_in_words(announced)
+    yield "other trainings on these data, and how settings were chosen", f"{earlier} How settings were chosen isn't known.", OPEN
     made = f"{run.generator}; {reading.floating_point}"
     yield "how the noise was made, in which arithmetic", made, ANSWERED

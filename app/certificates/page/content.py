@@ -117,7 +117,7 @@ def _guarantee(reading: Reading) -> Iterator[Section]:
     guarantee = reading.certificate.guarantee
     if isinstance(guarantee, NoGuarantee):
         if guarantee.if_seed_stays_secret is not None:
-            line = "What would hold if nobody knew the seed is in the certificate file. It is no guarantee of this run."
+            line = "The certificate file states what would hold if nobody knew the seed. That is no guarantee of this run."
             yield Section("The seed", (Text((line,)),))
         return
     table = Table(("figure", "value"), tuple(_figures(reading, guarantee)))
@@ -146,12 +146,12 @@ def _curve(reading: Reading, guarantee: ApproximateDp) -> tuple[Block, ...]:
     described += f"{guarantee.delta_curve[-1].delta} at epsilon {guarantee.delta_curve[-1].epsilon}; the table below has every point."
     rows = tuple((point.epsilon, point.delta) for point in guarantee.delta_curve)
     return (
-        Text(("All of these pairs hold at the same time. Between two of them the left one's delta holds.",)),
+        Text(("All of these pairs hold at the same time. Between two of them, the delta of the smaller epsilon holds.",)),
         CurvePlot(points, (float(guarantee.epsilon), float(guarantee.delta)), described),
         Table(("epsilon", "delta"), rows, frozenset({0, 1})),
         Text(
             (
-                "All pairs together may promise more than the certified one does; both hold. From all of them:",
+                "All pairs together may promise more than the certified pair alone; both promises hold. From all pairs:",
                 *attack_sentences(reading, guarantee),
             )
         ),
@@ -227,7 +227,7 @@ def _origin(reading: Reading) -> Section:
         ("job", job.id),
         ("algorithm", f"{job.algorithm}: {reading.algorithm.SUMMARY}"),
         ("started, finished", f"{job.started.astimezone(UTC):%Y-%m-%d %H:%M:%S}, {job.finished.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"),
-        ("taken up, went on", f"{job.attempts} times, from a checkpoint {job.resumptions} times"),
+        ("starts; of these, from a checkpoint", f"{job.attempts}; {job.resumptions}"),
         ("steps", f"{run.steps_released} released of {reading.certificate.plan.steps} planned"),
         ("hardware, versions", f"{environment.hardware}; {versions}"),
     ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
+from zetadp.app.certificates.facts import wording
 from zetadp.app.certificates.facts.announced import AnnouncedFacts, earlier_in_words
 from zetadp.app.certificates.facts.audit import audit_in_words
 from zetadp.app.certificates.facts.guarantee import ApproximateDp
@@ -63,10 +64,10 @@ def _factors(reading: Reading, checks: Sequence[Check]) -> Iterator[Row]:
     yield "mechanism and its proof", f"{reading.algorithm.SUMMARY} Proofs: {', '.join(reading.proofs) or 'none'}.", ANSWERED
     yield "correct implementation", *_implementation(reading)
     yield "trust model", f"{reading.trust}.", ANSWERED
-    yield "accuracy, and whom errors hit", f"{reading.measured()}; nothing is measured by groups of people.", OPEN
+    yield "accuracy, and whom errors hit", f"{reading.measured()}; nothing was measured for groups of people.", OPEN
     yield "who signed, and whether it was checked", *_checked(checks)
-    yield "security and access control", "who may read the training data, keys and machine isn't in a certificate", OPEN
-    yield "collection of the data", "how and with whose consent they were collected isn't in a certificate", OPEN
+    yield "security and access control", "a certificate doesn't say who can read the training data and the keys, or use the machine", OPEN
+    yield "collection of the data", "a certificate doesn't say how, or with whose consent, they were collected", OPEN
 
 
 def _implementation(reading: Reading) -> tuple[str, str]:
@@ -102,9 +103,9 @@ def _hazards(reading: Reading) -> Iterator[Row]:
     yield "trainings that nobody mentions", *_earlier(certificate.announced)
     yield "choice of settings by looking at the data", "assumed not to have happened; nothing here shows it", OPEN
     yield "floating-point numbers", reading.floating_point, ANSWERED
-    yield "side channels", "running time and what a disk or network shows aren't covered", OPEN
+    yield "side channels", "not covered: running time, and what somebody can see of disks or the network", OPEN
     public = run.held_out == "public"
-    told = "metrics on them are exact: they were declared public" if public else "nothing exact about them left the run"
+    told = f"they were declared public; {wording.NO_HELD_OUT}" if public else "nothing about them left the run without noise"
     yield "records that the guarantee leaves out", f"held-out records: {told}", OPEN if public else ANSWERED
     given = f"{len(run.given_weights)} given sets of weights are taken as public" if run.given_weights else "none: training drew its own"
     yield "weights from outside", given, OPEN if run.given_weights else ANSWERED
@@ -113,5 +114,5 @@ def _hazards(reading: Reading) -> Iterator[Row]:
 
 def _earlier(announced: AnnouncedFacts | None) -> tuple[str, str]:
     if announced is None:
-        return "its plan wasn't logged, so nothing shows how often one tried", OPEN
+        return "its plan wasn't logged, so nothing shows how many trainings there were", OPEN
     return f"{earlier_in_words(announced)} Whatever was trained outside of this service isn't counted.", OPEN

@@ -13,10 +13,8 @@ from zetadp.app.certificates.words.reading import Reading
 from zetadp.trainer.specs.base import TrainingSpec
 from zetadp.trainer.specs.models import weights
 
-SEEDED = f"its random numbers come from a seed: {SEED_SENTENCE}, and its certificate will guarantee nothing"
+SEEDED = f"its random numbers come from a seed: it is {SEED_SENTENCE}, and its certificate will guarantee nothing"
 RESTS = "epsilon rests on assumptions, which the certificate states beside it"
-
-ALSO_TRAINED_ON = "nothing protects one of them, even of somebody who is also in the training data"
 
 
 @final
@@ -32,7 +30,7 @@ def caveats(reading: Reading, guarantee: ApproximateDp) -> Iterator[Caveat]:
     """All caveats, the most serious first."""
     units = reading.certificate.plan.units
     if Decimal(guarantee.delta) * units >= 1 and guarantee.pure_epsilon is None:
-        yield Caveat(f"Mind delta: it is one over the {units} units or more, and such a delta would allow publishing one of them whole.")
+        yield Caveat(f"Delta is large: one over the number of units ({units}) or more. It would allow publishing all data of one of them.")
     if reading.assumptions:
         yield Caveat("It holds only if all of the following hold:", reading.assumptions)
     found = _beside_epsilon(reading)
@@ -44,7 +42,7 @@ def caveats(reading: Reading, guarantee: ApproximateDp) -> Iterator[Caveat]:
 def of_run(spec: TrainingSpec) -> tuple[str, ...]:
     """The caveats shown with a run's epsilon before there is a certificate, the most serious first."""
     seeded = (SEEDED,) if spec.reproducible else ()
-    held_out = (f"{wording.held_out_records('public')}; {ALSO_TRAINED_ON}",) if spec.held_out == "public" else ()
+    held_out = (f"{wording.held_out_records('public')}; {wording.NO_HELD_OUT}",) if spec.held_out == "public" else ()
     return (*seeded, *held_out, *map(weights.not_covered, spec.given_weights), RESTS)
 
 
@@ -63,4 +61,4 @@ def _beside_epsilon(reading: Reading) -> dict[str, str]:
     """
     held_out = wording.held_out_records("public")
     given = map(weights.not_covered, reading.certificate.run.given_weights)
-    return {held_out: f"{held_out}; {ALSO_TRAINED_ON}", **{line: line for line in given}}
+    return {held_out: f"{held_out}; {wording.NO_HELD_OUT}", **{line: line for line in given}}

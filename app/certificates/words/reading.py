@@ -207,8 +207,8 @@ class Reading:
             number = private.releases(run.steps_released, run.steps_released)
             counts = f"; {number} counts with noise of standard deviation {exact(private.mechanism.std)}"
         names = ", ".join(f"{METRICS.get(name, name)} {value}" for name, value in (run.metrics or {}).items())
-        names = f"of the first part {names}" if names and self.certificate.parts else names
-        which = f"{names or 'no metrics'} on {self.certificate.data.test_records} of them: {wording.EVALUATION[setting.held_out]}{counts}"
+        names = f"for the first part, {names}" if names and self.certificate.parts else names
+        which = f"{names or 'no metrics'}, on {self.certificate.data.test_records} records; {wording.EVALUATION[setting.held_out]}{counts}"
         return f"{which}. They are {self.kind.test_metrics(setting)}"
 
     def _history(self) -> History:
@@ -224,10 +224,10 @@ class Reading:
 
     def _size(self) -> str:
         data, setting, units = self.certificate.data, self.setting, self.certificate.plan.units
-        used = "" if setting.records_per_unit is None else f", at most {setting.records_per_unit} records of each are used"
+        used = "" if setting.records_per_unit is None else f", of which at most {setting.records_per_unit} records each are used"
         if setting.is_declared:
-            return f"assumed to be of {units} of the unit {setting.unit!r}, a number that was declared without counting them{used}"
-        of = "" if setting.records_per_unit is None else f", of {units} of the unit {setting.unit!r}"
+            return f"{units} units ({setting.unit}) by a number that was declared without counting them{used}"
+        of = "" if setting.records_per_unit is None else f" of {units} units ({setting.unit})"
         return f"{data.training_records} training records{of}{used}"
 
     def _shared(self) -> str:
@@ -238,4 +238,4 @@ class Reading:
 
 
 def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")

@@ -8,9 +8,11 @@ from zetadp.trainer.specs.algorithms.aggregation import SecureAggregation
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
 from zetadp.trainer.specs.shares import share_grid
 
-RELEASED: Final = "one sum of the nodes' integers in every round, every model on the way"
+RELEASED: Final = "one sum of the nodes' integers in every round, and the model after every round"
 PROOFS: Final = ("shared_noise.md", "secure_sum.md")
-NOT_COVERED: Final = "whether sums are right: a node or a coordinator that departs from the protocol can make a round's sum wrong, or fail"
+NOT_COVERED: Final = (
+    "whether sums are right: a node or a coordinator that departs from the protocol can make a round fail, or its sum wrong"
+)
 
 KEYS: Final = (
     "the keys that each site's operator entered for the other sites are those sites' own, which nobody checked here: a site takes part in "
@@ -28,7 +30,7 @@ def noise(plan: ExecutionPlan) -> str:
     secure, nodes, shares = _of(plan)
     return (
         f"every node adds a share of the noise to its own sum, of the stated variance divided by {shares}, and only one sum over the nodes "
-        f"becomes known, in integers modulo a power of two; the stated noise is that of {shares} shares, which are left of {nodes} if "
+        f"becomes known, in integers modulo a power of two; the stated noise is that of {shares} shares: so many of {nodes} are left if "
         f"{secure.dropouts} drop out and the noise of {secure.colluding} more is known to an attacker"
     )
 
@@ -37,8 +39,9 @@ def assumption(plan: ExecutionPlan) -> str:
     """What the guarantee rests on."""
     secure, nodes, _ = _of(plan)
     return (
-        f"at most {secure.colluding} of the {nodes} nodes are an attacker's, tell one what they know, or add other noise than their share; "
-        "every other one does its part. A node knows its own share of the noise, so one that looks at others' units is an attacker's"
+        f"at most {secure.colluding} of the {nodes} nodes are an attacker's, tell one what they know, or fail to add their share of the "
+        "noise; all others follow the protocol. A node knows its own share of the noise, so that one that looks at others' units is an "
+        "attacker's"
     )
 
 
@@ -55,7 +58,7 @@ def trust(plan: ExecutionPlan, *, is_connected: bool) -> str:
     """Who is trusted, and with what."""
     secure, nodes, shares = _of(plan)
     least = secure.least(nodes)
-    whom = f"of any {least} of the {nodes} nodes at least {shares} are honest"
+    whom = f"at least {shares} of any {least} of the {nodes} nodes are honest"
     if not is_connected:
         return (
             "Here all nodes and the server were simulated in one place: the party that ran the simulation held all data and is trusted "
@@ -63,10 +66,10 @@ def trust(plan: ExecutionPlan, *, is_connected: bool) -> str:
             f"whose sums are masked, where {whom}: one node's own noise is only a share of what is stated"
         )
     return (
-        f"Nobody is trusted with a site's data but the site, where {whom}: each one samples, clips and adds its share of the noise itself, "
-        "and sends integers under masks that come off in a sum alone. A coordinator, whatever it sends, gets no sum with fewer honest "
-        f"shares: in a round a site answers for one list of at least {least} sites, which as many have signed. This holds against whoever "
-        "can't break X25519, Ed25519, SHA-256, AES-256 or ChaCha20-Poly1305; that a site did its part is its own signed word"
+        f"Nobody is trusted with a site's data but the site, as long as {whom}: each one samples, clips and adds its share of the noise "
+        "itself, and sends integers under masks that come off only in a sum. A coordinator, whatever it sends, gets no sum with fewer "
+        f"honest shares: in a round a site answers for one list of at least {least} sites, which as many have signed. This holds against "
+        "anybody who can't break X25519, Ed25519, SHA-256, AES-256 or ChaCha20-Poly1305; that a site did its part is its own signed word"
     )
 
 

@@ -106,4 +106,4 @@ def worth_of_sampling(guarantee: ApproximateDp) -> Iterator[str]:
     """What epsilon would be without sampling, if sampling helped."""
     without = guarantee.epsilon_without_sampling
     if without is not None and float(without) > float(guarantee.epsilon):
-        yield f"Drawing random samples helped: without it, the same noise would give only epsilon = {without}."
+        yield f"Random sampling helped: without it, the same noise would give epsilon {without}."

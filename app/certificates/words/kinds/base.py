@@ -44,7 +44,7 @@ class Setting:
 
     def averages(self, model: str = "the model") -> str:
         """What a running mean of the parameters rests on, in words."""
-        free = ", which is post-processing of what was released and costs nothing" if self.guaranteed else ""
+        free = ", computed from what was released at no further cost in privacy" if self.guaranteed else ""
         return f"{model} is a running mean of the parameters over the steps{free}"
 
     def named(self, words: str) -> str:

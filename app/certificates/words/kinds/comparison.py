@@ -28,7 +28,7 @@ _NOTHING = (
     "against someone who saw only these; they are no guarantee of this run. " + _TABLE
 )
 
-RELEASED = "of every part {released}; the table and the plots that compare them"
+RELEASED = "for every part {released}; the table and the plots that compare the parts"
 
 COVERED = (
     "the guarantee of the whole holds against someone who sees everything that any part released, except the running times and the memory "

@@ -38,10 +38,10 @@ NOT_COVERED = (
 
 RELEASED = (
     "noisy encodings of every held-out record, {queries} of each, with their angles; the network, its checkpoints and what attacks "
-    "found, which follow from the public training records alone; {covered}"
+    "found, which depend on the public training records alone; {covered}"
 )
 
-CHECKPOINT = "a checkpoint holds the network and its optimizers, which follow from public training records and no held-out record"
+CHECKPOINT = "a checkpoint holds the network and its optimizers, which depend on public training records and on no held-out record"
 
 TEST_METRICS = "covered: nothing about them left the run but those encodings, and no label of theirs was used"
 
@@ -74,7 +74,7 @@ class FeatureReleases(Kind):
 
     def checkpoints(self, setting: Setting) -> str:
         del setting
-        return f"not covered, and nothing to cover: {CHECKPOINT}"
+        return f"not covered, and there is nothing to cover: {CHECKPOINT}"
 
     def not_covered(self, setting: Setting) -> tuple[str, ...]:
         return (*NOT_COVERED, *wording.not_covered(setting.held_out, wording.SIDE_CHANNELS))

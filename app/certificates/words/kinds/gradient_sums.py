@@ -97,7 +97,9 @@ class GradientSums(Kind):
             units = joint if isinstance(plan.clipping, AdaptiveClipping) else ""
             least = shares.honest(plan)
             nodes = "" if not self._is_federated else " at each node" if least is None else f" in the shares of {least} nodes together"
-            turns = "; the data are the group whose turn it is" if isinstance(plan.sampling, CyclicPoissonSampling) else ""
+            turns = (
+                "; each time, the data are those of the group whose turn it is" if isinstance(plan.sampling, CyclicPoissonSampling) else ""
+            )
             if plan.strategy is not None and plan.strategy.is_one_release:
                 turns = f"; all {history.released} noisy sums together count as this one"
             yield f"{release_phrase(release, plan.unit, history.canaries)}{nodes}{turns}{units}"
@@ -137,7 +139,7 @@ def _bounded(clipping: Clipping) -> str:
     bound = exact(clipping.bound)
     if isinstance(clipping, AdaptiveClipping):
         return (
-            f"to a bound that starts at {bound} and follows the {exact(clipping.quantile)} quantile of the norms; its count takes "
+            f"to a bound that starts at {bound} and follows the {exact(clipping.quantile)} quantile of the norms; its count accounts for "
             f"{exact(clipping.count_share)} of the squared sensitivity"
         )
     if isinstance(clipping, LayerBoundsClipping):

@@ -15,15 +15,14 @@ from zetadp.app.certificates.words.releases import noise_phrase
 from zetadp.trainer.specs.plans import RecordReleasePlan
 
 MEANING = (
-    "the service, which held all records until then, released every training record that is used once, by itself, with its own noise; "
-    "after that, training saw only the released records, and everything that it did is post-processing of them: any number of steps and "
-    "epochs costs nothing more"
+    "the service held all records, and released each training record that is used exactly once, separately and with its own noise; after "
+    "that, training saw only the released records, so that any number of steps and epochs costs nothing more"
 )
 
 OF_ONE_ROW = "one {unit} is one row, and its one release is its whole privacy cost"
 
 OF_SEVERAL_ROWS = (
-    "a {unit}'s rows share its budget equally: each was released by itself with the same noise, at most {count} of one {unit}, and the "
+    "a {unit}'s rows share its budget equally: each was released separately with the same noise, at most {count} of one {unit}, and the "
     "guarantee counts that many releases; further rows of the {unit} were never released, and the number of a {unit}'s rows isn't hidden"
 )
 
@@ -31,9 +30,9 @@ PUBLIC_COUNTS = "the number of each {unit}'s rows is public: neighbours differ i
 
 CUSTODY = "in this run the service held the rows and released them, and is trusted with them"
 
-RELEASED = "every training record that is used, once, each with its own noise"
+RELEASED = "each training record that is used, exactly once and with its own noise"
 
-CHECKPOINT = "a checkpoint holds the released records or what follows from them, and the step count; no key and no raw record"
+CHECKPOINT = "a checkpoint holds the released records or what is computed from them, and the step count, but no key and no raw record"
 
 
 @final

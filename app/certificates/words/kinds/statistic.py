@@ -14,13 +14,13 @@ from zetadp.app.certificates.words.releases import release_phrase, releases_of
 from zetadp.trainer.specs.plans import StatisticReleasePlan
 
 MEANING = (
-    "one vector of {numbers} sums over all training records was released once, with noise on every one of them; after that, nothing "
-    "read the records, and everything that training did is post-processing of that vector: any number of steps costs nothing more"
+    "one vector of {numbers} sums over all training records was released once, with noise on every sum; after that, training read only "
+    "this vector and no record, so that any number of steps costs nothing more"
 )
 
 RELEASED = "one noisy vector of {numbers} sums over all training records"
 
-CHECKPOINT = "a checkpoint holds the released vector or what follows from it, and the step count; no key and no record"
+CHECKPOINT = "a checkpoint holds the released vector or what is computed from it, and the step count, but no key and no record"
 
 
 @final

@@ -13,7 +13,7 @@ from zetadp.app.certificates.words.kinds.base import History, Kind, Setting
 from zetadp.trainer.specs.plans import UnprotectedPlan
 
 NOT_COVERED = (
-    "anything: nothing in this run limits what the released files reveal about any record",
+    "everything: nothing in this run limits what the released files reveal about any record",
     "the files beside this certificate: treat each of them as if it contained the training data",
 )
 
@@ -23,7 +23,7 @@ NO_ROWS = "no row is protected"
 
 TEST_METRICS = {
     "none": wording.TEST_METRICS["none"],
-    "public": "not covered: they were declared public, and nothing of this run is covered",
+    "public": f"not covered: {wording.NO_HELD_OUT}, and nothing else in this run is covered",
     "private": wording.NOT_COVERED,
     "encoded": wording.NOT_COVERED,
 }
