@@ -109,7 +109,7 @@ def test_gaussian_rows_have_mu_and_no_pure_epsilon(predicates: dict[str, Privacy
     # The diagonal of the box over the deviation, times the root of four rows: sqrt(2) / 2 * 2.
     assert (guarantee.pure_epsilon, guarantee.gdp_mu) == (None, "1.414214")
     assert "at delta 0" not in texts["spof_gaussian"]
-    assert "local_gaussian noise of standard deviation 2.0 on each real component, on every record by itself" in texts["spof_gaussian"]
+    assert "Gaussian noise of standard deviation 2.0 on each real component, separately for every record" in texts["spof_gaussian"]
 
 
 def test_neighbours_of_a_local_release_replace_one_unit(predicates: dict[str, PrivacyCertificate], texts: dict[str, str]) -> None:

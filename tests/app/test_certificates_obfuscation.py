@@ -87,7 +87,7 @@ def test_the_sound_form_says_whom_it_protects_and_that_turning_earns_nothing(tex
     assert (
         "the training records, on which the network and the attackers were trained: whoever submitted the job treats them as public" in text
     )
-    assert "Released: 4 noisy features of each of 363 held-out records, gaussian noise of standard deviation 12.0" in text
+    assert "Released: 4 noisy features of each of 363 held-out records, Gaussian noise of standard deviation 12.0" in text
     assert "on each real component, C 3.0: mu 0.5 a query." in text
 
 

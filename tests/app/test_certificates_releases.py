@@ -26,6 +26,7 @@ from zetadp.app.certificates.verification import recomputation
 from zetadp.app.certificates.verification.recomputation import check_figures
 from zetadp.app.certificates.words.releases import (
     ADJACENCY_MEANING,
+    NOISE,
     largest_group,
     noise_figures,
     noise_phrase,
@@ -34,7 +35,7 @@ from zetadp.app.certificates.words.releases import (
     sampling_in_words,
     sensitivity_figures,
 )
-from zetadp.mechanisms import Gaussian, InvalidParameter, PureGuarantee, RandomOrigin, Sensitivity
+from zetadp.mechanisms import MECHANISMS, Gaussian, InvalidParameter, PureGuarantee, RandomOrigin, Sensitivity
 from zetadp.mechanisms.base import Adjacency
 
 DELTA = 1e-5
@@ -77,7 +78,7 @@ def test_a_sample_of_fixed_size_is_told_with_both_sizes() -> None:
     (found,) = releases_of(EVENTS["fixed size"])
     assert sampling_in_words(found) == "10 of 100, without replacement"
     assert release_phrase(found, "record") == (
-        "50 releases with gaussian noise of standard deviation 3.0 on each real component, on samples of exactly 10 of 100 "
+        "50 releases with Gaussian noise of standard deviation 3.0 on each real component, on samples of exactly 10 of 100 "
         "(counted in units of one record)"
     )
 
@@ -86,8 +87,8 @@ def test_shuffled_batches_are_told_as_such() -> None:
     (found,) = releases_of(EVENTS["shuffled"])
     assert sampling_in_words(found) == "each unit in one of the 20 batches of a shuffled epoch"
     assert release_phrase(found, "record") == (
-        "2 releases with gaussian noise of standard deviation 3.0 on each real component, each in the 20 batches of an epoch, "
-        "shuffled, of which each record is in one"
+        "2 releases with Gaussian noise of standard deviation 3.0 on each real component, each over the 20 batches of a "
+        "shuffled epoch, of which each record is in one"
     )
 
 
@@ -116,7 +117,7 @@ def test_group_size_is_that_of_all_nested_groups() -> None:
     event = Grouped(size=3, unit="hospital", event=Grouped(size=20, unit="patient", event=release()))
     (found,) = releases_of(event)
     assert sensitivity_figures(found) == "l2 1.0; groups of up to 60 of the unit 'record'"
-    assert release_phrase(found, "hospital").endswith("on all of the data, where one protected unit holds at most 60 of the unit 'record'")
+    assert release_phrase(found, "hospital").endswith("on all of the data, where one hospital holds at most 60 units (record)")
     assert largest_group(event) == 60
 
 
@@ -133,18 +134,23 @@ def test_a_local_release_is_told_with_its_box_and_its_parameter() -> None:
     (duchi,) = releases_of(EVENTS["even response"])
     assert noise_figures(duchi.mechanism) == {"epsilon": "0.5"}
     assert noise_phrase(duchi.mechanism) == (
-        "duchi_linf noise of epsilon 0.5 for each record, on every record by itself, of 14 coordinates in [0.0, 1.0]"
+        "random signs (Duchi, Jordan and Wainwright 2018) at epsilon 0.5 for each record, separately for every record of 14 coordinates in "
+        "[0.0, 1.0]"
     )
     (noise,) = releases_of(EVENTS["local, fixed size"])
     assert noise_figures(noise.mechanism) == {"Laplace scale": "4.0"}
-    assert noise_phrase(noise.mechanism) == "local_laplace noise of scale 4.0, on every record by itself, of 2 coordinates in [0.0, 1.0]"
+    assert noise_phrase(noise.mechanism) == "Laplace noise of scale 4.0, separately for every record of 2 coordinates in [0.0, 1.0]"
+
+
+def test_every_mechanism_of_the_service_has_words_for_what_it_adds() -> None:
+    assert NOISE.keys() == {one.kind_name() for one in MECHANISMS}
 
 
 def test_a_group_of_local_releases_is_told_although_each_is_accounted_by_itself() -> None:
     assert largest_group(EVENTS["users' responses"]) == 4
     (found,) = releases_of(EVENTS["users' responses"])
     assert found.count == 5
-    assert release_phrase(found, "user").endswith("where one protected unit holds at most 4 of the unit 'record'")
+    assert release_phrase(found, "user").endswith("where one user holds at most 4 units (record)")
 
 
 # Figures
@@ -173,7 +179,7 @@ def test_a_sample_that_is_cut_is_told_with_its_numbers() -> None:
     (found,) = releases_of(EVENTS["cut"])
     assert sampling_in_words(found) == "each unit independently with probability 0.1, cut to at most 20, of at most 100"
     assert release_phrase(found, "record") == (
-        "50 releases with gaussian noise of standard deviation 3.0 on each real component, each record drawn with probability 0.1, samples "
+        "50 releases with Gaussian noise of standard deviation 3.0 on each real component, each record drawn with probability 0.1, samples "
         "cut to at most 20 of at most 100 (counted in units of one record)"
     )
 
@@ -182,7 +188,7 @@ def test_a_random_allocation_is_told_with_its_steps() -> None:
     (found,) = releases_of(EVENTS["allocated"])
     assert sampling_in_words(found) == "each unit in one of 6 releases, chosen uniformly"
     assert release_phrase(found, "record") == (
-        "2 releases with gaussian noise of standard deviation 3.0 on each real component, each in 6 steps, of which each record takes "
+        "2 releases with Gaussian noise of standard deviation 3.0 on each real component, each over 6 steps, of which each record takes "
         "part in one, chosen uniformly"
     )
 

@@ -119,11 +119,11 @@ def test_a_guarantee_for_rows_of_people_names_the_row_of_the_errata(reading: Rea
         ("fixed_size", "on samples of exactly 40 of 710 (counted in units of one record)", "random set"),
         (
             "allocated",
-            "noise of standard deviation 1.0 on each real component, each in 7 steps",
+            "noise of standard deviation 1.0 on each real component, each over 7 steps",
             "one step",
         ),
-        ("cyclic", "14 releases with complex_gaussian noise", "one group"),
-        ("cyclic_patients", "10 releases with complex_gaussian noise", "one group"),
+        ("cyclic", "14 releases with complex Gaussian noise", "one group"),
+        ("cyclic_patients", "10 releases with complex Gaussian noise", "one group"),
     ],
 )
 def test_a_certificate_tells_how_samples_were_drawn(name: str, noise: str, assumption: str, text: Texts, reading: Readings) -> None:
@@ -151,7 +151,7 @@ def test_a_certificate_tells_how_noise_is_correlated(text: Texts, reading: Readi
 def test_a_certificate_of_buffered_noise_counts_all_steps_as_one_release(text: Texts, reading: Readings) -> None:
     told = text("lambda")
     assert "Buffers: weights 0.5 decaying by 0.5, all times 0.500017" in told
-    assert "1 release with complex_gaussian noise of standard deviation 1.0" in told
+    assert "1 release with complex Gaussian noise of standard deviation 1.0" in told
     assert "on all of the data; all 40 noisy sums together count as this one" in told
     assert "no benefit of sampling is claimed" in told
     guarantee = reading("lambda").certificate.guarantee
@@ -272,7 +272,7 @@ def test_adaptive_clipping_is_accounted_with_the_joint_vectors_sensitivity(readi
 
 def test_private_counts_are_told_as_what_they_are_and_cost_epsilon(text: Texts, reading: Readings) -> None:
     # After steps 15, 30 and the last of 40.
-    told = "3 counts of correct answers among all 181 held-out records with gaussian noise of standard deviation 20.0."
+    told = "3 counts of correct answers among all 181 held-out records with Gaussian noise of standard deviation 20.0."
     assert told in text("private")
     assert "on all of the data" not in text("private")
     assert reading("private").releases[-1].count == 3

@@ -73,7 +73,7 @@ def test_counts_on_private_records_are_noisy_and_part_of_the_epsilon(train: Any,
     right = float((done.module(features).argmax(dim=1) == labels).double().sum())
     noise = done.report.metrics["accuracy"] * 400 - right
     assert 0.0 < abs(noise) < 6.0 * 8.0
-    assert "3 counts of correct answers among all 400 held-out records with gaussian noise of standard deviation 8" in describe(
+    assert "3 counts of correct answers among all 400 held-out records with Gaussian noise of standard deviation 8" in describe(
         read(done.certificate)
     )
 

@@ -47,6 +47,19 @@ ADJACENCY_MEANING = {
     Adjacency.ZERO_OUT: "two data sets are neighbours if one is the other with one unit replaced by a null unit, which contributes nothing",
 }
 
+NOISE: dict[str, str] = {
+    "gaussian": "Gaussian noise",
+    "complex_gaussian": "complex Gaussian noise",
+    "laplace": "Laplace noise",
+    "complex_laplace": "complex Laplace noise",
+    "spectral": "Gaussian noise on the kept frequencies",
+    "local_gaussian": "Gaussian noise",
+    "local_laplace": "Laplace noise",
+    "duchi_linf": "random signs (Duchi, Jordan and Wainwright 2018)",
+    "spof_coefficients": "Laplace noise on coefficients (SPOF)",
+}
+"""What a mechanism adds, by its kind."""
+
 SingleRelease = Release | Sampled
 
 
@@ -159,7 +172,7 @@ def sampling_in_words(release: Drawn) -> str:
 def release_phrase(release: Drawn, who: str, canaries: int = 0) -> str:
     """How often, with which noise and on which data; ``who``: the protected unit; ``canaries``: made-up units that took part."""
     of = release.mechanism.sensitivity.unit
-    held = "" if release.leaf.group == 1 else f", where one protected unit holds at most {release.leaf.group} of the unit {of!r}"
+    held = "" if release.leaf.group == 1 else f", where one {who} holds at most {release.leaf.group} units ({of})"
     return (
         f"{release.count} release{'' if release.count == 1 else 's'} with {noise_phrase(release.mechanism)}, "
         f"{_drawn(release, who, canaries)}{held}"
@@ -172,11 +185,11 @@ def noise_phrase(mechanism: AnyMechanism) -> str:
     figures = noise_figures(mechanism)
     scale = f"standard deviation {parts} on each real component" if parts else f"scale {figures.get('Laplace scale')}"
     if not isinstance(mechanism, LocalRelease):
-        return f"{mechanism.kind} noise of {scale}"
+        return f"{NOISE[mechanism.kind]} of {scale}"
     # Every record by itself, in a public box.
-    amount = f"of epsilon {figures['epsilon']} for each record" if "epsilon" in figures else f"of {scale}"
+    amount = f"at epsilon {figures['epsilon']} for each record" if "epsilon" in figures else f"of {scale}"
     box = f"[{exact(mechanism.lower)}, {exact(mechanism.upper)}]"
-    return f"{mechanism.kind} noise {amount}, on every record by itself, of {mechanism.dimension} coordinates in {box}"
+    return f"{NOISE[mechanism.kind]} {amount}, separately for every record of {mechanism.dimension} coordinates in {box}"
 
 
 def _drawn(release: Drawn, who: str, canaries: int) -> str:
@@ -186,9 +199,9 @@ def _drawn(release: Drawn, who: str, canaries: int) -> str:
         made_up = f"; {canaries} are made up, and the guarantee is that of {size} of {units}, which is no stronger" if canaries else ""
         return f"on samples of exactly {size} of {units + canaries} (counted in units of one {who}{made_up})"
     if isinstance(release.release, RandomlyAllocated):
-        return f"each in {release.release.steps} steps, of which each {who} takes part in one, chosen uniformly"
+        return f"each over {release.release.steps} steps, of which each {who} takes part in one, chosen uniformly"
     if isinstance(release.release, Shuffled):
-        return f"each in the {release.release.steps} batches of an epoch, shuffled, of which each {who} is in one"
+        return f"each over the {release.release.steps} batches of a shuffled epoch, of which each {who} is in one"
     if isinstance(release.release, TruncatedPoissonSampled):
         cut = f"samples cut to at most {release.release.largest_batch} of at most {release.release.population_size}"
         return f"each {who} drawn with probability {exact(release.release.probability)}, {cut} (counted in units of one {who})"

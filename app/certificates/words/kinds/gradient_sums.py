@@ -13,7 +13,7 @@ from zetadp.app.certificates.facts.wording import ArithmeticName
 from zetadp.app.certificates.words import shares
 from zetadp.app.certificates.words.kinds.base import History, Kind, Setting
 from zetadp.app.certificates.words.kinds.projection import projection_lines
-from zetadp.app.certificates.words.releases import release_phrase, releases_of
+from zetadp.app.certificates.words.releases import NOISE, release_phrase, releases_of
 from zetadp.trainer.specs.execution_plan import AdaptiveClipping, Clipping, ExecutionPlan, LayerBoundsClipping
 from zetadp.trainer.specs.sampling import CyclicPoissonSampling, FederatedSampling, RandomAllocation
 from zetadp.trainer.specs.strategy import BandedStrategy, Strategy
@@ -104,7 +104,7 @@ class GradientSums(Kind):
                 turns = f"; all {history.released} noisy sums together count as this one"
             yield f"{release_phrase(release, plan.unit, history.canaries)}{nodes}{turns}{units}"
         if counts and plan.evaluation is not None:
-            noise = f"{plan.evaluation.mechanism.kind} noise of standard deviation {exact(plan.evaluation.mechanism.std)}"
+            noise = f"{NOISE[plan.evaluation.mechanism.kind]} of standard deviation {exact(plan.evaluation.mechanism.std)}"
             yield f"{counts} counts of correct answers among all {history.test_records} held-out records with {noise}"
 
 

@@ -64,7 +64,7 @@ class LocalReleases(Kind):
         return ("float64_boxes", *wording.variates(self.plan.mechanisms))
 
     def lines(self, setting: Setting, history: History) -> Iterator[str]:
-        yield f"Released once: {noise_phrase(self.plan.mechanism)}. {sentence(MEANING)}"
+        yield f"Released once, with {noise_phrase(self.plan.mechanism)}. {sentence(MEANING)}"
         price = self.plan.mechanism.privacy_loss().pure_epsilon
         pure = "" if price is None else f" One record's release costs epsilon {upper(price)} at delta 0."
         yield f"Budget: {_budget(self.plan.records_per_unit, setting)}.{pure}"
