@@ -161,14 +161,13 @@ def released(value: NDArray[Any], factor: float, largest: float, scale: float, f
     return out
 
 
-def streamed(
-    value: NDArray[Any], factor: float, largest: float, scale: float, key: bytes, block: int, fill_rest: Fill, into: NDArray[Any]
-) -> None:
-    """``released`` with the words of a key stream from this block on, identical to the bit, into an array that may be the value itself."""
-    by = (factor, largest, scale)
-    places, values, signs = kernel.streamed(key, block, table().columns, value, by, into)
+def streamed(value: NDArray[Any], factor: float, largest: float, scale: float, key: bytes, block: int, fill_rest: Fill) -> NDArray[Any]:
+    """``released`` with the words of a key stream from this block on, identical to the bit."""
+    out, by = np.empty_like(value), (factor, largest, scale)
+    places, values, signs = kernel.streamed(key, block, table().columns, value, by, out)
     if len(places):
-        into[places] = kernel.rounded(values.astype(value.dtype), of_rest(places, signs, fill_rest), *by)
+        out[places] = kernel.rounded(values.astype(value.dtype), of_rest(places, signs, fill_rest), *by)
+    return out
 
 
 def _drawn(part: NDArray[np.float64], words: NDArray[np.uint64], fill: Fill) -> NDArray[np.int64]:

@@ -174,7 +174,7 @@ def streamed(
     r"""``noised`` with words of the key stream of ``key`` from this block on, where ``has_cipher``; they are nowhere in memory afterwards.
 
     Args:
-      value, into: as of ``noised``; they may be the same array.
+      value, into: as of ``noised``.
     Returns:
       the places of the rest, where the noise is still missing; the values there; and the signs that the words decided.
     Raises:
@@ -202,7 +202,7 @@ def watched_part(
 
     Args:
       before, after: (count,), contiguous; the release's numbers from number ``first`` on, which is even.
-      kept: (numbers of the release,): where ``continues`` the last release's noise, in whole steps towards 0; overwritten by this one's.
+      kept: (numbers of the release,): where ``continues`` the last release's noise, in ``whole_steps``; overwritten by this one's.
       shift: how many places apart the noise is multiplied with itself.
       steps: in the unit of the noise.
       total: (the first numbers of the release,): the noise is added to it.
@@ -218,13 +218,17 @@ def watched_part(
     sums[:4] += _products(noise, noise)
     if continues:
         sums[4:8] += _products(noise, kept[first:end])
-    # NaN becomes -127, as infinity does: the sums tell of either.
-    kept[first:end] = np.trunc(np.nan_to_num(np.clip(noise * np.float32(steps), -127.0, 127.0), nan=-127.0))
+    kept[first:end] = whole_steps(noise, steps)
     if (start := max(first, shift)) < end:
         sums[8:12] += _products(kept[start - shift : end - shift], noise[start - first :])
     of_first = noise[: max(0, len(total) - first)]
     total[first : first + len(of_first)] += of_first
     sums[12:] += of_first[::2].sum(dtype=np.float64), of_first[1::2].sum(dtype=np.float64)
+
+
+def whole_steps(noise: NDArray[Any], steps: float) -> NDArray[np.int8]:
+    """Noise in steps, so many in its unit, rounded towards 0, and at most 127. NaN is -127: other sums tell of it, as of infinity."""
+    return np.nan_to_num(np.clip(noise * np.float32(steps), -127.0, 127.0), nan=-127.0).astype(np.int8)
 
 
 def _products(x: NDArray[Any], y: NDArray[Any]) -> tuple[float, float, float, float]:

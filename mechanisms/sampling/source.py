@@ -204,9 +204,8 @@ class RandomStream:
         flat, beside = value.reshape(-1), self._beside()
         if (block := self._stream.reserve(8 * len(flat))) is None:
             return grid_normal.released(flat, factor, largest, scale, self.fill, beside.fill).reshape(value.shape)
-        result = np.empty_like(flat)
-        grid_normal.streamed(flat, factor, largest, scale, self._stream.secret, block, beside.fill, result)
-        return result.reshape(value.shape)
+        released = grid_normal.streamed(flat, factor, largest, scale, self._stream.secret, block, beside.fill)
+        return released.reshape(value.shape)
 
     def grid_laplace(self, count: int) -> NDArray[np.float64]:
         """``count`` independent (floor(2^32 L) + 1/2) / 2^32 of Laplace variables L of scale 1, exactly."""

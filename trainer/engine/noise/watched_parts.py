@@ -116,8 +116,8 @@ class Passes:
         return Products(count, even, odd, mixed, reverse) if self._each == 2 else Products(count, even + odd)
 
     def rounded(self, noise: Tensor) -> Tensor:
-        """Noise in steps, int8."""
-        return (noise * (STEPS / self._scale)).nan_to_num(nan=-127.0).clamp(-127.0, 127.0).to(torch.int8)
+        """Noise in steps, (numbers,), int8."""
+        return torch.from_numpy(kernel.whole_steps(noise.numpy(), STEPS / self._scale))
 
     def restored(self, kept: Tensor) -> Tensor:
         """The reverse, float32."""
