@@ -69,6 +69,7 @@ def test_counts_on_private_records_are_noisy_and_part_of_the_epsilon(train: Any,
     assert isinstance(claim, ApproximateDp)
     assert float(claim.epsilon) <= 4.0
     alone = train(folder=tmp_path / "alone")
+    assert "Held-out records: there are none." in describe(read(alone.certificate))
     assert done.report.noise_std > alone.report.noise_std * 1.001  # the counts' share of the budget
     right = float((done.module(features).argmax(dim=1) == labels).double().sum())
     noise = done.report.metrics["accuracy"] * 400 - right

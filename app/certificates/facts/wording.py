@@ -9,9 +9,7 @@ from typing import Literal
 
 from zetadp.mechanisms import AnyMechanism, Assumption, ComplexLaplace, DuchiLinf, Laplace, LocalLaplace, RandomOrigin, SpofCoefficients
 
-POST_PROCESSING = (
-    "the guarantee holds even against someone who sees every noisy gradient sum; nothing else from the training records went into the model"
-)
+POST_PROCESSING = "the guarantee holds even against someone who sees every noisy gradient sum, from which the model is computed"
 
 FREE = "the model and the checkpoints are computed from that release alone, at no further cost in privacy"
 

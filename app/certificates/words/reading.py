@@ -200,6 +200,8 @@ class Reading:
 
     def measured(self) -> str:
         """What was measured on held-out records."""
+        if not self.certificate.data.test_records:
+            return "there are none"
         run, plan, setting = self.certificate.run, self.certificate.plan, self.setting
         private = plan.counts
         counts = ""
