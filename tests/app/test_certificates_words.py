@@ -235,6 +235,8 @@ def test_shares_of_noise_are_said_to_be_shares_and_rest_on_the_other_nodes(text:
     assert "whole" not in found.trust
     assert "whole stated noise" not in told
     assert "every node's noisy update" not in told
+    assert "every noisy gradient sum" not in told
+    assert "who sees the sum of every round, from which the model is computed, but not a node's own sum" in told
 
 
 def test_a_federations_neighbours_leave_everybody_else_where_they_were(reading: Readings) -> None:

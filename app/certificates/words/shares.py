@@ -9,6 +9,9 @@ from zetadp.trainer.specs.execution_plan import ExecutionPlan
 from zetadp.trainer.specs.shares import share_grid
 
 RELEASED: Final = "one sum of the nodes' integers in every round, and the model after every round"
+POST_PROCESSING: Final = (
+    "the guarantee holds even against someone who sees the sum of every round, from which the model is computed, but not a node's own sum"
+)
 PROOFS: Final = ("shared_noise.md", "secure_sum.md")
 NOT_COVERED: Final = (
     "whether sums are right: a node or a coordinator that departs from the protocol can make a round fail, or its sum wrong"

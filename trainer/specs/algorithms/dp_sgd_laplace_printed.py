@@ -22,7 +22,8 @@ class DpSgdLaplacePrinted(PrintedTraining):
     """
 
     SUMMARY: ClassVar[str] = (
-        "The SPOF paper's Algorithm 2 as printed: noise on the derivative by the outputs, then the raw row. Not private."
+        "The SPOF paper's Algorithm 2 as printed: noise on the loss's derivative by the outputs, which then multiplies the raw row. Not "
+        "private."
     )
     SOURCES: ClassVar[tuple[str, ...]] = (
         "Habib, Chou and Kim: Stabilization of Perturbed Loss Function: Differential Privacy without Gradient Noise, Algorithm 2, "

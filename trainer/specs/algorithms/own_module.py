@@ -96,18 +96,18 @@ class OwnModule(SampledTraining):
     SOURCES: ClassVar[tuple[str, ...]] = ("Abadi et al. 2016, arXiv:1607.00133",)
     ERRATA: ClassVar[tuple[str, ...]] = ("Z2", "Z11", "Z12", "Z22")
     TRUST: ClassVar[str] = (
-        "The party that runs the program is trusted with the data, and to have trained this module with nothing else learning from the data"
+        "The party that runs the program is trusted with the data: that they went into nothing but this training of this module"
     )
     ASSUMPTIONS: ClassVar[tuple[str, ...]] = (
         "each row of the module's output and of the loss depends on the same record alone, whatever the data are: this was tried on "
         "made-up records before training, which can't show what only rare data trigger",
         "what the program did with the released gradients between the steps (optimizer, schedule, any code of its own, the choice to stop) "
         "used nothing else of the records, and no code of the module or the loss kept or showed anything of them",
-        "the program's own code, zetadp apart, is the one listed in module-code.sha256: the source of the module's classes and of the "
-        "functions that were given, every Python source file outside Python and what is installed that was loaded when an attempt began "
-        "or ended, and the versions of what is installed that these classes and functions come from. Not in the list: what was typed at a "
-        "prompt or in a notebook (unless it is such a class or function), compiled code, what was loaded only in between, and what was "
-        "changed while it ran",
+        "the program's own code, apart from zetadp, is the one listed in module-code.sha256. The list has the source of the module's "
+        "classes and of the functions that were given, the versions of the installed packages that these come from, and every other "
+        "Python source file, outside of Python and of installed packages, that was loaded when an attempt began or ended. It doesn't have "
+        "what was typed at a prompt or in a notebook (unless it is such a class or function), compiled code, what was loaded only in "
+        "between, and what was changed while the program ran",
     )
     MAY_STOP_EARLY: ClassVar[bool] = True
     PLANS: ClassVar[tuple[str, ...]] = ("noisy_sums",)

@@ -36,7 +36,8 @@ class GradientSums(Kind):
         return isinstance(self.plan.sampling, FederatedSampling)
 
     def released(self, setting: Setting) -> str:
-        covered = wording.POST_PROCESSING if setting.guaranteed else wording.NOTHING_COVERED
+        computed = wording.POST_PROCESSING if self.plan.aggregation is None else shares.POST_PROCESSING
+        covered = computed if setting.guaranteed else wording.NOTHING_COVERED
         averaged = f"; {setting.averages()}" if setting.averaged else ""
         whole = f"{wording.RELEASED[setting.held_out]}; {covered}{averaged}"
         by_nodes = wording.RELEASED_BY_NODES if self.plan.aggregation is None else shares.RELEASED
