@@ -24,6 +24,7 @@ import torch
 from benchmarks.recipes import DEFAULT, PLAIN, plain_run, private_run
 from zetadp import accountants
 from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.numerics.rounding import text_up
 from zetadp.trainer.data import data_set_facts
 from zetadp.trainer.recipes import RECIPES, Recipe
 from zetadp.trainer.specs.network_training import NetworkTraining, NoEvaluation
@@ -170,7 +171,7 @@ def page(recipes: Iterable[Recipe], kept: Mapping[str, Results], reasons: Mappin
             continue
         runs = found["runs"]
         private, plain = (_figure([run[side] for run in runs]) for side in ("private", "plain"))
-        epsilon = f"{found['epsilon']:.4g} at {found['delta']:g}, one {_spelled(found['unit'])}"
+        epsilon = f"{text_up(found['epsilon'], 4)} at {found['delta']:g}, one {_spelled(found['unit'])}"
         last = f"{_steps(recipe)} | {found['records']} | {len(runs)} | {_time(statistics.fmean(run['seconds'] for run in runs))} |"
         lines.append(f"| `{recipe.name}` | {_printed(recipe)} | {private} | {epsilon} | {plain} | {last}")
     return "\n".join(lines) + "\n"
@@ -182,7 +183,7 @@ def _measured_before(recipe: Recipe, found: Results | None) -> str:
     spec = recipe.spec
     assert isinstance(spec, NetworkTraining)  # ``reason`` said so
     figure = f"{_number(of.metric, of.mean)} +- {_spread(of.metric, of.deviation)}, by `python -m benchmarks.recipes`"
-    epsilon = f"{of.epsilon:.4g} at {spec.privacy.delta:g}, one {_spelled(spec.privacy.unit)}"
+    epsilon = f"{text_up(of.epsilon, 4)} at {spec.privacy.delta:g}, one {_spelled(spec.privacy.unit)}"
     seconds = "not measured" if found is None or "estimate" not in found else f"about {_time(found['estimate'])}, without evaluations"
     last = f"{_steps(recipe)} | {recipe.declared.training_records} | {of.runs} | {seconds} |"
     return f"| `{recipe.name}` | {_printed(recipe)} | {figure} | {epsilon} | in [Papers](papers.md#results) | {last}"

@@ -12,6 +12,7 @@ from rich import progress as bars
 from rich.console import Console
 
 from zetadp.mechanisms.base import Count, Value
+from zetadp.mechanisms.numerics.rounding import fixed_up
 from zetadp.trainer.specs.report import METRICS, Metrics, Progress, Stage, Started
 
 HELD_OUT = {
@@ -120,14 +121,16 @@ class ProgressBar:
 
 
 def cost(epsilon: float, delta: float, digits: int | None) -> str:
-    """What was spent, with this many decimals of epsilon or all of them; or that nothing is guaranteed.
+    """What was spent, with this many decimals of epsilon, rounded up, or all of them; or that nothing is guaranteed.
 
-    >>> cost(0.5, 1e-5, 4), cost(math.inf, 1e-5, None)
-    ('epsilon 0.5000 at delta 1e-05 spent', 'no guarantee')
+    >>> cost(0.50001, 1e-5, 4), cost(math.inf, 1e-5, None)
+    ('epsilon 0.5001 at delta 1e-05 spent', 'no guarantee')
     """
     if math.isinf(epsilon):
         return "no guarantee"
-    return f"epsilon {epsilon!r} at delta {delta!r} spent" if digits is None else f"epsilon {epsilon:.{digits}f} at delta {delta:g} spent"
+    if digits is None:
+        return f"epsilon {epsilon!r} at delta {delta!r} spent"
+    return f"epsilon {fixed_up(epsilon, digits)} at delta {delta:g} spent"
 
 
 def metrics_line(metrics: Metrics) -> str:

@@ -20,6 +20,7 @@ from zetadp.app.client import Client
 from zetadp.app.jobs.events import JobState
 from zetadp.app.jobs.resources import Job, JobSubmission
 from zetadp.app.kit.key_text import KeyText
+from zetadp.mechanisms.numerics.rounding import fixed_up
 from zetadp.trainer import RuntimeSpec
 from zetadp.trainer.progress import metrics_line
 from zetadp.trainer.recipes import DIGITS_DEMO
@@ -60,9 +61,11 @@ def _tell_result(job: Job, target: Path) -> None:
     assert job.progress is not None  # a job that succeeded has it
     if job.metrics is not None:
         out.print(metrics_line(job.metrics), markup=False)
-    out.print(f"epsilon {job.progress.epsilon:.6f} at delta {job.progress.delta:g} was spent on the training records", markup=False)
+    out.print(
+        f"epsilon {fixed_up(job.progress.epsilon, 6)} at delta {job.progress.delta:g} was spent on the training records", markup=False
+    )
     for line in job.caveats:
-        out.print(f"  mind: {line}", markup=False)
+        out.print(f"  note: {line}", markup=False)
     out.print(f"verifying {target / CERTIFICATE_FILE} offline:\n", markup=False)
 
 

@@ -119,7 +119,7 @@ def print_job(job: Job, *, as_json: bool) -> None:
         spent = job.progress
         out.print(f"step {spent.step}/{spent.steps}  {cost(spent.epsilon, spent.delta, None)}", markup=False)
         for line in () if math.isinf(spent.epsilon) else job.caveats:
-            out.print(f"  mind: {line}", markup=False)
+            out.print(f"  note: {line}", markup=False)
     if job.metrics is not None:
         out.print(metrics_line(job.metrics), markup=False)
     if job.failure is not None:

@@ -15,6 +15,7 @@ from zetadp.app.jobs.resources import JobSubmission
 from zetadp.app.kit.field_errors import field_errors, summary
 from zetadp.app.recipes.schemas import ProvenEpsilon, RecipeEntry
 from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.numerics.rounding import text_up
 
 
 def register(app: typer.Typer) -> None:
@@ -116,5 +117,5 @@ def _lines(entry: RecipeEntry) -> list[str]:
 
 
 def _described(proven: ProvenEpsilon) -> str:
-    pure = "" if proven.pure_epsilon is None else f" ({proven.pure_epsilon:.6g} at 0)"
-    return f"{proven.epsilon:.6g} at {proven.delta:g}{pure}, for one {proven.unit}"
+    pure = "" if proven.pure_epsilon is None else f" ({text_up(proven.pure_epsilon, 6)} at 0)"
+    return f"{text_up(proven.epsilon, 6)} at {proven.delta:g}{pure}, for one {proven.unit}"

@@ -112,5 +112,5 @@ def test_the_page_of_results_has_a_figure_or_a_reason_for_every_recipe(tmp_path:
     assert "| not run yet: one private run takes about 5.6 h, without its evaluations |" in lines["speech_commands"]
     assert "| not run yet |" in lines["mri_sequences"]
     assert "| 0.986 (ScatterLinear, Spectral-DP, epsilon 3, Table 9) |" in lines["spectral_mnist_scatter_linear"]  # not its baseline's
-    before = "0.879 +- 0.002, by `python -m benchmarks.recipes` | 0.402 at 1e-05, one image | in [Papers](papers.md#results)"
+    before = "0.879 +- 0.002, by `python -m benchmarks.recipes` | 0.4024 at 1e-05, one image | in [Papers](papers.md#results)"
     assert lines["mnist_real"].endswith(f"| {before} | 10000, each of 60 | 60000 | 3 | not measured |")

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from zetadp import accountants
 from zetadp.app.cli.console import Exit, JsonFile, clear_errors, fail, out, read_json
 from zetadp.app.kit.field_errors import field_errors, summary
+from zetadp.mechanisms.numerics.rounding import text_up
 from zetadp.trainer.sites.agreements import agree as sign
 from zetadp.trainer.sites.agreements import agreements_in, check_proposal, ledger_of
 from zetadp.trainer.sites.keys import load_key, public_text
@@ -77,7 +78,7 @@ def _words(proposal: Proposal, settings: SiteSettings) -> Iterator[str]:
         yield "Guarantee: none. REPRODUCIBLE: the noise follows from a seed in this proposal and hides nothing from whoever has it"
     else:
         each = f"each {sensitivity.unit} ({sensitivity.adjacency})"
-        yield f"Guarantee of all rounds: epsilon {epsilon:.6g} at delta {plan.delta:g} for {each}"
+        yield f"Guarantee of all rounds: epsilon {text_up(epsilon, 6)} at delta {plan.delta:g} for {each}"
         yield f"  against {_attackers(plan)}"
     yield f"Your budget: epsilon {settings.budget.epsilon:g} at delta {settings.budget.delta:g}; it admits {left} of these rounds"
 

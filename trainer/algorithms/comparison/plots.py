@@ -12,6 +12,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from zetadp.mechanisms import RandomOrigin
+from zetadp.mechanisms.numerics.rounding import text_up
 from zetadp.trainer.algorithms.comparison.results import ComparisonResult, Group, groups
 from zetadp.trainer.specs.report import MetricName
 
@@ -47,7 +48,7 @@ def _together(result: ComparisonResult) -> str:
         return "from a user's seed: no epsilon here holds against someone who knows the seed"
     if math.isinf(result.epsilon):
         return "all runs combined: no guarantee"
-    return f"all runs combined: epsilon {result.epsilon:.4g} at delta {result.delta:g} for one {result.unit}"
+    return f"all runs combined: epsilon {text_up(result.epsilon, 4)} at delta {result.delta:g} for one {result.unit}"
 
 
 def _against_epsilon(axes: Axes, found: Sequence[Group], headline: MetricName, delta: float) -> None:
@@ -69,7 +70,7 @@ def _against_epsilon(axes: Axes, found: Sequence[Group], headline: MetricName, d
 
 
 def _bars(axes: Axes, found: Sequence[Group], spreads: Sequence[tuple[float, float]], title: str) -> None:
-    labels = [group.part if math.isinf(group.epsilon) else f"{group.part}, epsilon {group.epsilon:.3g}" for group in found]
+    labels = [group.part if math.isinf(group.epsilon) else f"{group.part}, epsilon {text_up(group.epsilon, 3)}" for group in found]
     axes.barh(range(len(found)), [mean for mean, _ in spreads], xerr=[deviation for _, deviation in spreads], color="0.6")
     axes.set_yticks(range(len(found)), labels)
     axes.invert_yaxis()
