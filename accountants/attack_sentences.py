@@ -33,7 +33,6 @@ class NeighbourWords(NamedTuple):
 
     Attributes:
       choice: which data sets are neighbours.
-      otherwise: the neighbour without the unit's data, as a condition.
       true: what is true of the one with them.
       question: what an attack finds out.
       absent, present: the two neighbours, as clauses.
@@ -41,7 +40,6 @@ class NeighbourWords(NamedTuple):
     """
 
     choice: str
-    otherwise: str
     true: str
     question: str
     absent: str
@@ -54,7 +52,6 @@ _SHOWN = "The {unit}'s presence isn't hidden."
 NEIGHBOURS = {
     Adjacency.ADD_REMOVE: NeighbourWords(
         choice="one {unit} more or less",
-        otherwise="had the {unit} been left out",
         true="this very {unit} wasn't left out",
         question="whether this {unit} was included",
         absent="the {unit} was left out",
@@ -63,7 +60,6 @@ NEIGHBOURS = {
     ),
     Adjacency.REPLACE_ONE: NeighbourWords(
         choice="one {unit}'s data replaced by another's",
-        otherwise="had the {unit}'s data been replaced by another's",
         true="this very {unit}'s data weren't replaced by another's",
         question="whether this {unit}'s data are another's",
         absent="the {unit}'s data were replaced by another's",
@@ -72,7 +68,6 @@ NEIGHBOURS = {
     ),
     Adjacency.ZERO_OUT: NeighbourWords(
         choice="one {unit}'s data blanked out",
-        otherwise="had the {unit}'s data been blanked out",
         true="this very {unit}'s data weren't blanked out",
         question="whether this {unit}'s data are blanked out",
         absent="the {unit}'s data were blanked out",
@@ -133,11 +128,11 @@ def naming_sentence(false_positives: float, false_negatives: float, neighbours: 
       InvalidParameter: a rate is out of range.
 
     >>> print(naming_sentence(0.01, 0.9077, (Adjacency.ADD_REMOVE, "patient")))  # doctest: +NORMALIZE_WHITESPACE
-    A test that would name this very patient with probability 1 % had the patient been left out names the patient with probability at
-    most 9.24 %.
+    A test that names this very patient with probability 1 % if the patient was left out names it with probability at most 9.24 % if the
+    patient was included.
     >>> print(naming_sentence(0.01, 0.0, (Adjacency.REPLACE_ONE, "record")))  # doctest: +NORMALIZE_WHITESPACE
-    Nothing is promised: a test that would name this very record with probability 1 % had the record's data been replaced by another's
-    may name the record with probability 100 %.
+    Nothing is promised: a test that names this very record with probability 1 % if the record's data were replaced by another's may
+    name it with probability 100 % if the record's data are the real ones.
     """
     check_alpha(false_positives)
     if not 0.0 <= false_negatives <= 1.0:
@@ -145,13 +140,13 @@ def naming_sentence(false_positives: float, false_negatives: float, neighbours: 
     if neighbours is None:
         return _NOBODY
     unit = _spelled(neighbours[1])
-    alpha, otherwise = _printed(false_positives), NEIGHBOURS[neighbours[0]].otherwise.replace("{unit}", unit)
+    words = NEIGHBOURS[neighbours[0]]
+    absent, present, shown = (one.replace("{unit}", unit) for one in (words.absent, words.present, words.shown))
     rate = naming_rate(false_positives, false_negatives)
-    shown = NEIGHBOURS[neighbours[0]].shown.replace("{unit}", unit)
-    test = f"test that would name this very {unit} with probability {alpha} % {otherwise}"
+    test = f"test that names this very {unit} with probability {_printed(false_positives)} % if {absent}"
     if rate >= 1 - CERTAIN:
-        return f"Nothing is promised: a {test} may name the {unit} with probability 100 %."
-    return f"A {test} names the {unit} with probability at most {percent_up(rate)}.{f' ({shown})' if shown else ''}"
+        return f"Nothing is promised: a {test} may name it with probability 100 % if {present}."
+    return f"A {test} names it with probability at most {percent_up(rate)} if {present}.{f' ({shown})' if shown else ''}"
 
 
 def guessing_sentence(prior: float, success: float, neighbours: Neighbours | None) -> str:

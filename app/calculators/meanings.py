@@ -83,7 +83,7 @@ class Meaning(Value):
       strength: our word for the protection: strong, moderate, weak, almost no; "no" if nothing is promised.
       tone: how loudly to show it: good, warn or bad.
       guess: a guess from even odds, and how often it is right at most.
-      naming: a test that would name an absent unit with probability 1 %, and how often it names a present one at most.
+      naming: a test that names an absent unit with probability 1 %, and how often it names a present one at most.
       trade_off: the least false negative rates at the requested false positive rates.
       guess_percent, naming_percent: these bounds in percent, as in the sentences.
       publication: what delta allows beside that; null where it allows nothing, or nothing is promised.

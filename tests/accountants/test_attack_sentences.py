@@ -15,11 +15,18 @@ from zetadp.accountants.attack_sentences import STRENGTHS, guessing_sentence, na
 from zetadp.mechanisms import Adjacency
 from zetadp.mechanisms.errors import InvalidParameter
 
-OTHERWISE = {
-    Adjacency.ADD_REMOVE: "had the patient been left out",
-    Adjacency.REPLACE_ONE: "had the patient's data been replaced by another's",
-    Adjacency.ZERO_OUT: "had the patient's data been blanked out",
-}
+ABSENT, PRESENT = (
+    {
+        Adjacency.ADD_REMOVE: "the patient was left out",
+        Adjacency.REPLACE_ONE: "the patient's data were replaced by another's",
+        Adjacency.ZERO_OUT: "the patient's data were blanked out",
+    },
+    {
+        Adjacency.ADD_REMOVE: "the patient was included",
+        Adjacency.REPLACE_ONE: "the patient's data are the real ones",
+        Adjacency.ZERO_OUT: "the patient's data are the real ones",
+    },
+)
 THERE = {
     Adjacency.ADD_REMOVE: "this very patient wasn't left out",
     Adjacency.REPLACE_ONE: "this very patient's data weren't replaced by another's",
@@ -40,8 +47,8 @@ def test_the_neighbour_is_that_of_the_adjacency(adjacency: Adjacency) -> None:
     named = naming_sentence(0.01, 0.9077, (adjacency, "patient"))
     ending = " (The patient's presence isn't hidden.)" if adjacency is not Adjacency.ADD_REMOVE else ""
     assert named == (
-        f"A test that would name this very patient with probability 1 % {OTHERWISE[adjacency]} names the patient with probability at most "
-        f"9.24 %.{ending}"
+        f"A test that names this very patient with probability 1 % if {ABSENT[adjacency]} names it with probability at most 9.24 % if "
+        f"{PRESENT[adjacency]}.{ending}"
     )
     guessed = guessing_sentence(0.5, 0.6914, (adjacency, "patient"))
     assert f"considers it 50 % likely beforehand that {THERE[adjacency]}, is right about that" in guessed
@@ -49,7 +56,7 @@ def test_the_neighbour_is_that_of_the_adjacency(adjacency: Adjacency) -> None:
 
 
 def test_a_unit_of_several_words_is_spelled_as_words() -> None:
-    assert "name this very group of 3 with" in naming_sentence(0.01, 0.9, (Adjacency.ADD_REMOVE, "group_of_3"))
+    assert "names this very group of 3 with" in naming_sentence(0.01, 0.9, (Adjacency.ADD_REMOVE, "group_of_3"))
 
 
 def test_a_bound_is_never_told_as_less_than_it_is() -> None:
@@ -74,7 +81,7 @@ def test_where_alpha_is_printed_above_the_float_the_bound_holds_at_what_is_print
     ("alpha", "printed"), [(0.0, "0 %"), (0.05, "5 %"), (1e-9, "1e-7 %"), (0.001, "0.1 %"), (1 / 3, "33.33333333333333 %")]
 )
 def test_alpha_is_told_as_it_was_asked(alpha: float, printed: str) -> None:
-    assert f"with probability {printed} had" in naming_sentence(alpha, 0.5, RECORD)
+    assert f"with probability {printed} if" in naming_sentence(alpha, 0.5, RECORD)
 
 
 @pytest.mark.parametrize("adjacency", Adjacency)
@@ -83,7 +90,7 @@ def test_without_a_guarantee_nothing_is_promised(adjacency: Adjacency) -> None:
     beta = infinite.trade_off(0.01)
     for sentence in (naming_sentence(0.01, beta, (adjacency, "user")), guessing_sentence(0.5, 1.0, (adjacency, "user"))):
         assert sentence.startswith("Nothing is promised: ")
-        assert sentence.endswith("with probability 100 %.")
+        assert sentence.replace(f" if {PRESENT[adjacency].replace('patient', 'user')}.", ".").endswith("with probability 100 %.")
         assert "at most" not in sentence
 
 

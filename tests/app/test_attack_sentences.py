@@ -34,7 +34,7 @@ SOURCES = [
 OF_A_POPULATION = re.compile(
     r"of the members\b|fraction of members|outsiders|recognis\w+ at most|wrongly accuse|right at most [^<]", re.IGNORECASE
 )
-OWN_WORDS = re.compile(r"that would name this very|likely beforehand|% of the time")
+OWN_WORDS = re.compile(r"that names this very|likely beforehand|% of the time")
 """What only the module of these sentences says."""
 
 

@@ -98,7 +98,7 @@ def test_what_can_void_it_stands_between_epsilon_and_what_it_means(envelope: byt
     for text in (" ".join(Reader(html_of(document)).text.split()), " ".join(drawn.split())):
         # The page's title has the headline too.
         box = text[text.rindex(document.verdict.headline) :]
-        places = [box.index(part) for part in (*assumptions, "the held-out records:", "A test that would name", "Protected:")]
+        places = [box.index(part) for part in (*assumptions, "the held-out records:", "A test that names this very", "Protected:")]
         assert places == sorted(places)
         assert box[len(document.verdict.headline) : places[0]].strip() == "It holds only if all of the following hold:"
 

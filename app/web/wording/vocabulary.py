@@ -65,8 +65,8 @@ VOCABULARY: tuple[tuple[str, str], ...] = (
     ("profile", "delta as a function of epsilon, and what follows from it: Renyi divergence, mu, the attacker's trade-off"),
     (
         "naming",
-        "what a guarantee bounds, worded the same everywhere: a test that would name this very unit with probability 1 % had the unit been "
-        "left out names the unit with at most the stated probability; this is about one unit, not about a share of all units",
+        "what a guarantee bounds, worded the same everywhere: a test that names this very unit with probability 1 % if the unit was left "
+        "out names it with at most the stated probability if the unit was included; this is about one unit, not about a share of all units",
     ),
     ("strength", f"our word for an epsilon and a delta. {strengths_in_words()}"),
     (
