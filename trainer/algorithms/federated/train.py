@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from zetadp.trainer.algorithms.federated.coordinated import CoordinatedRounds
-from zetadp.trainer.algorithms.federated.over_flower import FlowerSites
+from zetadp.trainer.algorithms.federated.remote_sites import FlowerSites
 from zetadp.trainer.engine import NoisyGradients
 from zetadp.trainer.engine.membership import at_nodes
 from zetadp.trainer.engine.run import run
