@@ -8,6 +8,7 @@ ALL_SETUP := $(VENV)/.installed-all
 GENERATORS := build/generators
 MOTO := build/moto
 FLOWER := build/flower
+NVFLARE := build/nvflare
 PEERS := build/peers
 # opake-accounting has wheels for 3.13 that import, and none for older ones.
 PEERS_PYTHON ?= python3.13
@@ -64,7 +65,7 @@ test: doctest
 	$(PYTEST) tests --numprocesses $(PROCESSES) --maxprocesses 8
 
 # The integrations' packages are in the environment from then on, and make test has their tests too.
-test-all: $(ALL_SETUP) $(MOTO)/.installed $(FLOWER)/.installed doctest
+test-all: $(ALL_SETUP) $(MOTO)/.installed $(FLOWER)/.installed $(NVFLARE)/.installed doctest
 	$(PYTEST) tests --numprocesses $(PROCESSES) --maxprocesses 8 --all
 
 # An environment of its own: moto, which stands in for S3, needs an older python-dateutil than what else is tested.
@@ -77,6 +78,12 @@ $(MOTO)/.installed: tests/moto/requirements.txt
 $(FLOWER)/.installed: trainer/sites/flower/requirements.txt
 	$(PYTHON) -m venv $(FLOWER)
 	$(FLOWER)/bin/python -m pip install --quiet --disable-pip-version-check --requirement trainer/sites/flower/requirements.txt
+	@touch $@
+
+# An environment of its own: NVFLARE brings Flask and its own pins.
+$(NVFLARE)/.installed: trainer/sites/nvflare/requirements.txt
+	$(PYTHON) -m venv $(NVFLARE)
+	$(NVFLARE)/bin/python -m pip install --quiet --disable-pip-version-check --requirement trainer/sites/nvflare/requirements.txt
 	@touch $@
 
 # An environment of its own: openapi-python-client needs an older typer than the service. The generators of clients need Java, the linters node.

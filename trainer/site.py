@@ -1,9 +1,9 @@
-r"""A site's process: it holds the data and the ledger, and answers what comes over Flower. It opens no port.
+r"""A site's process: it holds the data and the ledger, and answers what comes over Flower or NVFLARE. It opens no port.
 
     python -m zetadp.trainer.site SETTINGS
 
-It runs until SIGTERM or SIGINT, and ends with 0. Beside it runs one process of Flower's own environment, which connects to the coordinator,
-passes messages on over a local socket that only this user can open, and is started again whenever it ends.
+It runs until SIGTERM or SIGINT, and ends with 0. Messages come over a local socket that only this user can open: from one process of
+Flower's own environment, which connects to the coordinator and is started again whenever it ends; or from the site's NVFLARE client.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ from zetadp.trainer.sites import frames
 from zetadp.trainer.sites.agreements import agreements_in, ledger_of
 from zetadp.trainer.sites.flower_processes import start_node
 from zetadp.trainer.sites.keys import load_key, public_text
+from zetadp.trainer.sites.local_line import listen
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.settings import SiteSettings, read_settings
 from zetadp.trainer.sites.site import Draw, Site
 
 LOOK_SECONDS: Final = 0.2
+BACKLOG: Final = 4
 PAUSES: Final = (0.5, 10.0)
 """Seconds before a process of Flower that ended is started again: the first time, and at most."""
 MESSAGE_SECONDS: Final = 600.0
@@ -122,18 +124,24 @@ def serve(settings: SiteSettings, stopped: list[int]) -> None:
         except BlockingIOError as error:
             raise InvalidParameter("state", "of no other running process", str(settings.state)) from error
         site = site_of(settings, key)
-        # A socket's path may have at most about a hundred characters, and only its owner enters this folder.
-        place = Path(tempfile.mkdtemp(prefix="zetadp-"))
-        open_.callback(rmtree, place, ignore_errors=True)
-        listening = open_.enter_context(socket.socket(socket.AF_UNIX))
-        listening.bind(str(place / "site"))
-        listening.listen(4)
-        node = _Node(settings, place / "site")
-        open_.callback(node.end)
+        node = None
+        if settings.socket is None:
+            # A socket's path may have at most about a hundred characters, and only its owner enters this folder.
+            place = Path(tempfile.mkdtemp(prefix="zetadp-"))
+            open_.callback(rmtree, place, ignore_errors=True)
+            listening = open_.enter_context(listen(place / "site", BACKLOG))
+            node = _Node(settings, place / "site")
+            open_.callback(node.end)
+        else:
+            settings.socket.unlink(missing_ok=True)  # of a process that was killed: none runs, the lock says
+            listening = open_.enter_context(listen(settings.socket, BACKLOG))
+            open_.callback(settings.socket.unlink, missing_ok=True)
         while not stopped:
-            node.keep()
+            if node is not None:
+                node.keep()
             if select.select([listening], [], [], LOOK_SECONDS)[0]:
-                node.works()
+                if node is not None:
+                    node.works()
                 _answer(site, listening.accept()[0])
 
 

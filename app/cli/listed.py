@@ -85,7 +85,7 @@ LISTED: dict[str, dict[str, str]] = {
         "witness": "Run a witness of logs: it signs a log's head if the log only grew, and never a second history.",
     },
     "ledger": {"ledger": "Privacy budgets: reserve, commit, release, and check the history."},
-    "federation": {"federation": "Federations over Flower: keys, proposals, a site, its statements."},
+    "federation": {"federation": "Federations over Flower or NVFLARE: keys, proposals, a site, its statements."},
     "data": {"data": "Upload files, make data sets from them, list and delete both."},
     "keys": {"keys": "Make, list, rotate and revoke keys, directly on this machine's database."},
     "operations": {"operations": "Dashboard, alerts, and deletion after the retention time."},

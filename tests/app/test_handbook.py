@@ -115,7 +115,7 @@ def test_every_setting_is_in_it_with_a_meaning() -> None:
 
 
 def test_every_setting_that_a_page_names_is_there() -> None:
-    known = {f"ZETADP_{name.upper()}" for name in Settings.model_fields} | {"ZETADP_KEY"}
+    known = {f"ZETADP_{name.upper()}" for name in Settings.model_fields} | {"ZETADP_KEY", "ZETADP_SITE_SOCKET"}
     for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
         named = re.findall(r"ZETADP_[A-Z]\w*", path.read_text(encoding="utf-8"))
         assert set(named) <= known, path

@@ -1,4 +1,4 @@
-"""A federation over Flower's own server on this machine, made by the commands of the handbook: its folders, processes and certificate."""
+"""A federation over Flower's server, or NVFLARE's, on this machine, by the handbook's commands: its folders, processes and certificate."""
 
 from __future__ import annotations
 
@@ -81,20 +81,22 @@ class Federation:
         (folder / "spec.json").write_text(self.spec.model_dump_json())
         zetadp("propose", str(folder / "spec.json"), "--output", str(folder / "proposal.json"))
         self.proposal = Proposal.model_validate_json((folder / "proposal.json").read_bytes())
-        coordinator_trust = site_trust = "insecure: true\n"
+        way, sites_way = f"listen: 127.0.0.1:{self.port}", f"superlink: 127.0.0.1:{self.port}"
+        coordinator_trust = site_trust = f"insecure: true\nflower: {FLOWER}\n"
         if tls is not None:
-            site_trust = f"root_certificate: {tls[2]}\n"
+            site_trust = f"root_certificate: {tls[2]}\nflower: {FLOWER}\n"
             coordinator_trust = f"certificate: {tls[0]}\ncertificate_key: {tls[1]}\n{site_trust}"
+        if self.spec.transport == "nvflare":
+            way, sites_way, coordinator_trust, site_trust = "relay: relay", "socket: {name}/socket", "", ""
         (folder / "coordinator.yaml").write_text(
-            f"key: coordinator.pem\nlisten: 127.0.0.1:{self.port}\n{coordinator_trust}flower: {FLOWER}\n"
-            f"round_seconds: {round_seconds}\nfirst_seconds: 300\n"
+            f"key: coordinator.pem\n{way}\n{coordinator_trust}round_seconds: {round_seconds}\nfirst_seconds: 300\n"
         )
         others = json.dumps(dict(zip(self.names, keys, strict=True)))
         for number, name in enumerate(self.names):
             share = {"number": number, "sites": sites, "seed": 0}
             budget = {"epsilon": epsilon, "delta": 1e-5, "adjacency": "add_remove", "unit": "record"}
             (folder / f"{name}.yaml").write_text(
-                f"name: {name}\nsuperlink: 127.0.0.1:{self.port}\nstate: {name}\n{site_trust}flower: {FLOWER}\nallows_seeds: true\n"
+                f"name: {name}\n{sites_way.format(name=name)}\nstate: {name}\n{site_trust}allows_seeds: true\n"
                 f"data: {json.dumps(DATA)}\nshare: {json.dumps(share)}\nbudget: {json.dumps(budget)}\n"
                 f"sites: {others}\n"
             )

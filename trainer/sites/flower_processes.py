@@ -82,6 +82,7 @@ def start_node(settings: SiteSettings, socket: Path, output: IO[bytes] | int) ->
     options = ["--insecure"] if settings.insecure else []
     for name, path in (("--root-certificates", settings.root_certificate), ("--node-key", settings.node_key)):
         options += [] if path is None else [name, str(path)]
+    assert settings.superlink is not None  # whoever starts it has looked
     command = [program(settings.flower, "python"), str(FOLDER / "node.py"), settings.superlink, str(socket), *options]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=output, env=_environment(settings.flower, settings.state))  # noqa: S603
 
@@ -98,6 +99,7 @@ def start_superlink(settings: CoordinatorSettings, folder: Path) -> subprocess.P
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
+    assert settings.listen is not None  # whoever starts it has looked
     host, port = settings.listen.rsplit(":", 1)
     options = ["--insecure"]
     if settings.certificate is not None:
@@ -128,6 +130,7 @@ def submit_relay(
     (app / "pyproject.toml").write_text(_PROJECT)
     (app / "zetadp_relay" / "__init__.py").write_text('"""Relay."""\n')
     shutil.copyfile(FOLDER / "relay.py", app / "zetadp_relay" / "relay.py")
+    assert settings.listen is not None  # whoever starts it has looked
     port = settings.listen.rsplit(":", 1)[1]
     trusted = "insecure = true" if settings.insecure else f'root-certificates = "{settings.root_certificate}"'
     (folder / "config.toml").write_text(f'[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = "127.0.0.1:{port}"\n{trusted}\n')

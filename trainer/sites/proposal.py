@@ -21,7 +21,7 @@ class Proposal(Value):
     r"""A federation, before it begins.
 
     Attributes:
-      spec: with ``transport`` flower.
+      spec: with ``transport`` flower or nvflare.
       plan: the spec's, with its noise: what every site draws from, and what its epsilon follows from.
       network: SHA-256 of the network's description.
       code: SHA-256 of the code that every site runs (``code_digest``).
@@ -43,7 +43,7 @@ class Proposal(Value):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.spec.federation is None:
-            raise InvalidParameter("spec.transport", "flower", self.spec.transport)
+            raise InvalidParameter("spec.transport", "flower or nvflare", self.spec.transport)
         if self.network != (expected := _network(self.spec)):
             raise InvalidParameter("network", f"{expected}, that of the spec's network", self.network)
         if (self.plan.sampling.kind, self.plan.sampling.nodes) != ("federated_poisson", self.spec.nodes):

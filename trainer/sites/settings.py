@@ -2,13 +2,14 @@ r"""One file of settings for a site, and one for a coordinator: YAML, with paths
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Self, TypeVar, final
 
 import yaml
-from pydantic import Field, Strict, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, Strict, StringConstraints, model_validator
 
 from zetadp.accountants.filters import RdpTargetBudget
 from zetadp.mechanisms.base import Adjacency, OpenProbability, Positive, PrivacyUnit, Value
@@ -20,6 +21,18 @@ from zetadp.trainer.specs.base import RuntimeSpec, Seed
 ORDERS = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 """Renyi orders of a site's budget, which each answer for a sixth of its delta."""
 
+LONGEST_SOCKET = 100
+"""A local socket's path may have about so many bytes."""
+
+
+def check_socket(path: Path) -> Path:
+    """The path. Raises InvalidParameter if it is too long."""
+    if len(os.fsencode(path)) > LONGEST_SOCKET:
+        raise InvalidParameter("socket", f"a path of at most {LONGEST_SOCKET} bytes", str(path))
+    return path
+
+
+SocketPath = Annotated[Path, AfterValidator(check_socket)]
 Address = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?:[1-9][0-9]{0,4}$")]
 """A host and its port."""
 
@@ -72,7 +85,8 @@ class SiteSettings(Value):
 
     Attributes:
       name: the site's, as the proposal has it.
-      superlink: the coordinator's host and port, to which the site connects; it never opens a port.
+      superlink: the coordinator's host and port, to which the site connects over Flower; it never opens a port.
+      socket: instead, where the site listens on this machine for an NVFLARE client of the same user.
       state: the folder of the site's key, its ledger and the proposals that it agreed to. Never restored from a backup: a ledger that
         forgot rounds would admit them again.
       data: the site's own.
@@ -88,7 +102,8 @@ class SiteSettings(Value):
     """
 
     name: SiteName
-    superlink: Address
+    superlink: Address | None = None
+    socket: SocketPath | None = None
     state: Path
     data: DataSpec
     sites: Mapping[SiteName, KeyHex] = Field(default_factory=dict[str, str])
@@ -100,6 +115,14 @@ class SiteSettings(Value):
     node_key: Path | None = None
     flower: Path | None = None
     allows_seeds: Annotated[bool, Strict()] = False
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.superlink is None) == (self.socket is None):
+            raise InvalidParameter("superlink", "given for Flower, or socket for NVFLARE", [self.superlink, self.socket])
+        if self.socket is not None:
+            _check_absent(self, "socket", ("root_certificate", "insecure", "node_key", "flower"))
+        return self
 
     @property
     def key_file(self) -> Path:
@@ -124,6 +147,7 @@ class CoordinatorSettings(Value):
     Attributes:
       key: the file of the private key whose public half is in the spec.
       listen: where Flower's server (SuperLink) listens for sites.
+      relay: instead, where a run listens on this machine for the controller of its NVFLARE job, of the same user.
       round_seconds: how long a round waits for sites that answered the one before.
       first_seconds: how long the first round waits for all sites.
       certificate, certificate_key, root_certificate: for TLS, in PEM; all of them, or none with ``insecure``.
@@ -133,7 +157,8 @@ class CoordinatorSettings(Value):
     """
 
     key: Path
-    listen: Address
+    listen: Address | None = None
+    relay: SocketPath | None = None
     round_seconds: Annotated[float, Field(gt=0.0, le=86_400.0, allow_inf_nan=False)] = 60.0
     first_seconds: Annotated[float, Field(gt=0.0, le=86_400.0, allow_inf_nan=False)] = 600.0
     certificate: Path | None = None
@@ -145,10 +170,22 @@ class CoordinatorSettings(Value):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        if (self.listen is None) == (self.relay is None):
+            raise InvalidParameter("listen", "given for Flower, or relay for NVFLARE", [self.listen, self.relay])
+        if self.relay is not None:
+            _check_absent(self, "relay", ("certificate", "certificate_key", "root_certificate", "insecure", "node_keys", "flower"))
+            return self
         given = [part is not None for part in (self.certificate, self.certificate_key, self.root_certificate)]
         if any(given) == self.insecure or (any(given) and not all(given)):
             raise InvalidParameter("certificate", "given with certificate_key and root_certificate, or insecure: true", given)
         return self
+
+
+def _check_absent(settings: SiteSettings | CoordinatorSettings, beside: str, names: tuple[str, ...]) -> None:
+    """What is Flower's isn't given where NVFLARE connects, which has its own certificates."""
+    given = [name for name in names if getattr(settings, name)]
+    if given:
+        raise InvalidParameter(given[0], f"absent with {beside}: NVFLARE has its own", getattr(settings, given[0]))
 
 
 class _Loader(yaml.SafeLoader):
@@ -157,7 +194,7 @@ class _Loader(yaml.SafeLoader):
 
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789"))
 _Settings = TypeVar("_Settings", SiteSettings, CoordinatorSettings)
-_PATHS = {"state", "root_certificate", "node_key", "flower", "key", "certificate", "certificate_key", "node_keys"}
+_PATHS = {"state", "socket", "relay", "root_certificate", "node_key", "flower", "key", "certificate", "certificate_key", "node_keys"}
 
 
 def read_settings(kind: type[_Settings], path: Path) -> _Settings:

@@ -6,11 +6,22 @@ import typer
 
 from zetadp.app.cli.federation import coordinator, site, statements
 
-commands = typer.Typer(name="federation", help="Federations over Flower: keys, proposals, a site, its statements.", no_args_is_help=True)
+commands = typer.Typer(
+    name="federation", help="Federations over Flower or NVFLARE: keys, proposals, a site, its statements.", no_args_is_help=True
+)
 
 
 def register(app: typer.Typer) -> None:
     """Add these commands."""
-    for command in (coordinator.key, coordinator.flower, coordinator.propose, site.agree, site.site, site.status, statements.statements):
+    for command in (
+        coordinator.key,
+        coordinator.flower,
+        coordinator.nvflare,
+        coordinator.propose,
+        site.agree,
+        site.site,
+        site.status,
+        statements.statements,
+    ):
         commands.command()(command)
     app.add_typer(commands)

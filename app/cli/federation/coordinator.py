@@ -1,4 +1,4 @@
-r"""``key``, ``flower`` and ``propose``."""
+r"""``key``, ``flower``, ``nvflare`` and ``propose``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 
 from zetadp.app.cli.console import Exit, JsonFile, clear_errors, fail, out, read_json
 from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.sites.flare_job import write_flare
 from zetadp.trainer.sites.flower_processes import default_folder, make_environment, version
 from zetadp.trainer.sites.keys import load_key, make_key, public_text
 from zetadp.trainer.sites.proposal import Proposal
@@ -38,15 +39,29 @@ def flower(
     out.print(f"Flower {version()} is in {folder}", markup=False)
 
 
+def nvflare(
+    proposal: JsonFile,
+    relay: Annotated[Path, typer.Option(help="The socket of that name in the coordinator's settings, where NVFLARE's server runs.")],
+    output: Annotated[Path, typer.Option("--output", help="A new folder.")] = Path("flare"),
+) -> None:
+    """Write an NVFLARE job that asks a proposal's sites, and what its server and its clients need in their folder `local`."""
+    with clear_errors():
+        asked = read_json(proposal, Proposal)
+        if asked.spec.transport != "nvflare":
+            raise InvalidParameter("transport", "'nvflare'", asked.spec.transport)
+        write_flare(asked.federation, relay.absolute(), output)
+    out.print(f"{output}: job is for the server; local/custom and local/privacy.json are for every client", markup=False)
+
+
 def propose(
     spec: JsonFile,
     output: Annotated[Path, typer.Option("--output", help="Where the proposal is written.")] = Path("proposal.json"),
 ) -> None:
-    """Write what all sites must agree to: SPEC is the JSON of a federated_zeta_dp_sgd spec with "transport": "flower"."""
+    """Write what all sites must agree to: SPEC is the JSON of a federated_zeta_dp_sgd spec with "transport": "flower" or "nvflare"."""
     with clear_errors():
         found = read_json(spec, FederatedZetaDpSgd)
         if found.federation is None:
-            raise InvalidParameter("transport", "'flower', with a federation", found.transport)
+            raise InvalidParameter("transport", "'flower' or 'nvflare', with a federation", found.transport)
         proposal = Proposal.of(found, found.plan())
         output.write_text(proposal.model_dump_json(indent=2) + "\n")
     out.print(f"{output}: proposal {proposal.digest}", markup=False)

@@ -103,7 +103,7 @@ class _PreparedRounds(PreparedRun):
     def initial_state(self) -> TrainingState:
         state = self._inner.initial_state()
         if state.parameters.dtype != torch.float32:
-            raise InvalidParameter("model", "one in float32 where transport is 'flower'", str(state.parameters.dtype))
+            raise InvalidParameter("model", "one in float32 where nodes are sites", str(state.parameters.dtype))
         # Drawn once: sites that answered the first round answer it again for these parameters alone, however often this process dies.
         path = self._workdir / FIRST_PARAMETERS
         if path.exists():

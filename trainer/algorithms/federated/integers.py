@@ -135,7 +135,7 @@ class _Integers(_OneGrid):
 
     def released_normal(self, value: Tensor, factor: float, largest: float, scale: float) -> Tensor:
         if value.numel() <= FEW:
-            raise InvalidParameter("model", f"one with more than {FEW} parameters where transport is 'flower'", value.numel())
+            raise InvalidParameter("model", f"one with more than {FEW} parameters where nodes are sites", value.numel())
         # In float64 and without the scale it is (integer + 1/2) * STEP, exactly; the value itself was exact in its own type.
         whole = self._inner.released_normal(value.double(), factor, largest, 1.0)
         self._record.keep((whole / STEP - 0.5).to(torch.int64).cpu().reshape(-1).numpy())

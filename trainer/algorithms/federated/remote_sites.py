@@ -1,4 +1,4 @@
-r"""A federation's sites, reached over Flower: from a job's spec and its coordinator's settings to rounds."""
+r"""A federation's sites, reached over Flower or NVFLARE: from a job's spec and its coordinator's settings to rounds."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.engine.checkpoint import checkpointed_step
 from zetadp.trainer.engine.run import CHECKPOINT, MODEL, Setting
 from zetadp.trainer.errors import TrainingStopped
+from zetadp.trainer.sites.flare_line import FlareLine
 from zetadp.trainer.sites.flower_line import FlowerLine
 from zetadp.trainer.sites.forms import integers_released
 from zetadp.trainer.sites.keys import load_key, public_text
+from zetadp.trainer.sites.local_line import LocalLine
 from zetadp.trainer.sites.messages import HEAD, MOST_BYTES, PARTS_BYTES
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.record import FederationRecord
@@ -35,11 +37,11 @@ TELL_SECONDS: Final = 10.0
 
 
 @final
-class FlowerSites:
+class RemoteSites:
     r"""See ``Sites``.
 
     Raises:
-      InvalidParameter: this machine has no coordinator's settings, or its key isn't the spec's.
+      InvalidParameter: this machine has no coordinator's settings, they are for another transport, or its key isn't the spec's.
     """
 
     def __init__(self, spec: FederatedZetaDpSgd, plan: ExecutionPlan, setting: Setting) -> None:
@@ -53,7 +55,7 @@ class FlowerSites:
                 "federation.coordinator", f"{public_text(self._key)}, this machine's", self._proposal.federation.coordinator
             )
         self._record = FederationRecord(setting.workdir, self._proposal.federation)
-        self._line = FlowerLine(self._settings, setting.workdir / "flower", self._still_wanted)
+        self._line = self._line_of(spec.transport)
         self._is_complex = isinstance(plan.mechanism, ComplexGaussian)
         self._open = ExitStack()
         self._rounds: Rounds | SecureRounds | None = None
@@ -61,7 +63,8 @@ class FlowerSites:
         self._answered: frozenset[int] | None = None
 
     def __enter__(self) -> Self:
-        self._setting.report(Stage(doing="starting Flower's server, and waiting for the sites"))
+        starting = "starting Flower's server, and waiting" if self._settings.relay is None else "waiting for NVFLARE's controller, and"
+        self._setting.report(Stage(doing=f"{starting} for the sites"))
         self._open.enter_context(self._line)
         return self
 
@@ -75,6 +78,14 @@ class FlowerSites:
         self._forget()
         self._tell(number, self._rounds)
         return found
+
+    def _line_of(self, transport: str) -> LocalLine:
+        relay = self._settings.relay
+        if transport != ("flower" if relay is None else "nvflare"):
+            raise InvalidParameter("transport", "'flower' with listen in the coordinator's settings, 'nvflare' with relay", transport)
+        if relay is None:
+            return FlowerLine(self._settings, self._setting.workdir / "flower", self._still_wanted)
+        return FlareLine(relay, self._still_wanted)
 
     def _made(self, parameters: int) -> Rounds | SecureRounds:
         settings, setting = self._settings, self._setting

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from zetadp.trainer.algorithms.federated.coordinated import CoordinatedRounds
-from zetadp.trainer.algorithms.federated.remote_sites import FlowerSites
+from zetadp.trainer.algorithms.federated.remote_sites import RemoteSites
 from zetadp.trainer.engine import NoisyGradients
 from zetadp.trainer.engine.membership import at_nodes
 from zetadp.trainer.engine.run import run
@@ -40,8 +40,8 @@ def train(
 
     Raises as ``run``.
     """
-    if spec.transport == "flower":
-        sites = CoordinatedRounds(spec, plan, partial(FlowerSites, spec, plan))
+    if spec.transport != "simulated":
+        sites = CoordinatedRounds(spec, plan, partial(RemoteSites, spec, plan))
         return run(sites, runtime, workdir, report=report, should_stop=should_stop)
     algorithm = NoisyGradients(spec, plan, partial(at_nodes, spec.nodes, spec.distribution_seed))
     return run(algorithm, runtime, workdir, report=report, should_stop=should_stop)

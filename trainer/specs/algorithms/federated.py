@@ -33,9 +33,10 @@ class FederatedZetaDpSgd(BoundedTraining):
     Attributes:
       nodes: the number of nodes; at most the units of privacy. A hash assigns each unit to a node separately, a user with all records.
       distribution_seed: public; a unit's node follows from it and from that unit alone, so one more unit moves nobody else.
-      transport: ``simulated`` trains all nodes in one place. With ``flower`` they're sites of their own, which Flower connects: ``data``
-        are then the coordinator's, of which only shape and held-out records are used, and ``declared_units`` is required.
-      federation: who takes part; given if and only if the transport is ``flower``.
+      transport: ``simulated`` trains all nodes in one place. With ``flower`` or ``nvflare`` they're sites of their own, which that
+        connects: ``data`` are then the coordinator's, of which only shape and held-out records are used, and ``declared_units`` is
+        required.
+      federation: who takes part; given if and only if they're sites.
       aggregation: only the sum of all nodes' vectors becomes known, and each adds a share of the noise; None where every node adds its
         whole noise.
       server: the server's optimizer; ``fed_adam`` is that of Reddi et al. 2021.
@@ -67,7 +68,7 @@ class FederatedZetaDpSgd(BoundedTraining):
     nodes: Annotated[int, Strict(), Field(ge=1, le=LARGEST_FEDERATION)]
     distribution_seed: Seed
     server: ServerOptimizer
-    transport: Literal["simulated", "flower"] = Field(default="simulated", exclude_if=_is_simulated)
+    transport: Literal["simulated", "flower", "nvflare"] = Field(default="simulated", exclude_if=_is_simulated)
     federation: Federation | None = Field(default=None, exclude_if=is_absent)
     aggregation: SecureAggregation | None = Field(default=None, exclude_if=is_absent)
 
@@ -86,21 +87,19 @@ class FederatedZetaDpSgd(BoundedTraining):
     def _check_transport(self) -> Self:
         if self.transport == "simulated":
             if self.federation is not None:
-                raise InvalidParameter("federation", "absent unless transport is 'flower'", "given")
+                raise InvalidParameter("federation", "absent unless transport is 'flower' or 'nvflare'", "given")
             return self
         if self.federation is None or len(self.federation.sites) != self.nodes:
             got = None if self.federation is None else len(self.federation.sites)
-            raise InvalidParameter("federation.sites", f"as many as nodes, {self.nodes}, where transport is 'flower'", got)
+            raise InvalidParameter("federation.sites", f"as many as nodes, {self.nodes}, where they are sites", got)
         if self.declared_units is None:
-            raise InvalidParameter("declared_units", "given where transport is 'flower': nobody counts all sites' units", None)
+            raise InvalidParameter("declared_units", "given where nodes are sites: nobody counts all sites' units", None)
         if self.clipping.kind == "adaptive":
-            raise InvalidParameter(
-                "clipping", "flat or per_layer where transport is 'flower': sites agree to one bound", self.clipping.kind
-            )
+            raise InvalidParameter("clipping", "flat or per_layer where nodes are sites: they agree to one bound", self.clipping.kind)
         if self.evaluation.kind == "private_accuracy":
-            raise InvalidParameter("evaluation", "none or public_held_out where transport is 'flower'", self.evaluation.kind)
+            raise InvalidParameter("evaluation", "none or public_held_out where nodes are sites", self.evaluation.kind)
         if self.audit is not None:
-            raise InvalidParameter("audit", "absent where transport is 'flower': made-up units would be at one site", self.audit.canaries)
+            raise InvalidParameter("audit", "absent where nodes are sites: made-up units would be at one site", self.audit.canaries)
         return self
 
     @classmethod

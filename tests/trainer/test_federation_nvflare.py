@@ -1,0 +1,136 @@
+r"""A federation over NVFLARE, in its simulator: a server and three clients of its own, and zetadp's parts in them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tests.trainer.federation_by_hand import Federation, until, zetadp
+from zetadp.trainer import load_train
+from zetadp.trainer.request import RESULT
+from zetadp.trainer.sites.keys import public_text
+from zetadp.trainer.sites.messages import FIRST, Refusal, digest, sealed
+from zetadp.trainer.sites.secure.parts import Part
+from zetadp.trainer.sites.secure.parts import sealed as sealed_part
+from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
+from zetadp.trainer.specs.report import RunReport
+
+NVFLARE = Path(__file__).parents[2] / "build" / "nvflare"
+ROUNDS = 6
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not (NVFLARE / "bin" / "nvflare").exists(), reason="NVFLARE isn't installed: make build/nvflare/.installed"),
+]
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder whose sockets' paths are short enough."""
+    folder = Path(tempfile.mkdtemp(prefix="zetadp-"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+def simulator(federation: Federation, job: Path, name: str) -> subprocess.Popen[bytes]:
+    """Three clients, each a process, with this job."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("ZETADP_", "PYTHON", "VIRTUAL_ENV"))}
+    environment |= {
+        "PYTHONPATH": str(federation.folder / "flare" / "local" / "custom"),
+        "ZETADP_SITE_SOCKET": str(federation.folder / "{site}" / "socket"),
+        "PATH": f"{NVFLARE / 'bin'}{os.pathsep}{os.environ['PATH']}",
+    }
+    shutil.copytree(federation.folder / "flare" / "local", federation.folder / name / "local")
+    (federation.folder / name / "local" / "resources.json").write_text(json.dumps({"class_allow_list": ["zetadp_flare."]}))
+    clients = ",".join(federation.names)
+    command = ["nvflare", "simulator", str(job), "-w", str(federation.folder / name), "-c", clients, "-t", str(len(federation.names))]
+    with (federation.folder / f"{name}.log").open("wb") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
+
+
+def ended(process: subprocess.Popen[bytes]) -> None:
+    """With all of its clients."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@pytest.mark.parametrize("aggregation", [None, {"dropouts": 0, "colluding": 1}], ids=["sites", "secure"])
+def test_three_clients_and_a_server_that_is_killed_equal_the_simulation(aggregation: dict[str, int] | None, short: Path) -> None:
+    changes = {"steps": ROUNDS, "reproducible": True, "seed": 5, "transport": "nvflare", "aggregation": aggregation}
+    federation = Federation(short, round_seconds=30, **changes)
+    zetadp("nvflare", str(short / "proposal.json"), "--relay", str(short / "relay"), "--output", str(short / "flare"))
+    job = short / "flare" / "job"
+    with federation.sites():
+        running = federation.coordinator()
+        until(lambda: (short / "relay").exists() and all((short / name / "socket").exists() for name in federation.names))
+        first = simulator(federation, job, "first")
+        try:
+            until(lambda: federation.charged("a") >= 2)
+        finally:
+            ended(first)
+        second = simulator(federation, job, "second")
+        try:
+            assert running.wait(300.0) == 0, (short / "coordinator.log").read_text()
+        finally:
+            ended(second)
+    report = RunReport.model_validate_json((short / "work" / RESULT).read_bytes())
+    assert report.event == federation.proposal.plan.event
+    # A round that the kill cut off is asked again, and gets the same bytes: nothing is drawn or charged twice.
+    assert [(site.arrived, site.uncounted, site.charged) for site in report.sites] == [(ROUNDS, 0, ROUNDS)] * 3
+    assert all(federation.charged(name) == ROUNDS for name in federation.names)
+    federation.certificate(report)
+    plain = FederatedZetaDpSgd.model_validate(dict(federation.spec) | {"transport": "simulated", "federation": None})
+    load_train(plain)(plain, plain.plan(), federation.runtime, short / "plain", report=lambda _event: None, should_stop=lambda: False)
+    files = [folder / "artifacts" / "model.safetensors" for folder in (short / "work", short / "plain")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+_ASKED = """
+import json, sys
+from nvflare.apis.filter import ContentBlockedException
+from nvflare.apis.shareable import Shareable
+from zetadp_flare import OnlySigned
+
+keys, frames = json.load(sys.stdin)
+only = OnlySigned(keys)
+for frame in frames:
+    result = Shareable()
+    result["body"], result["more"] = bytes.fromhex(frame), "a record"
+    result.set_header("note", "a record")
+    try:
+        found = only.process(result, None)
+        print(sorted(set(found) - {"__headers__"}), "a record" in repr(found))
+    except ContentBlockedException as blocked:
+        print("blocked")
+"""
+
+
+def test_only_what_a_site_signed_leaves_a_client_to_the_last_byte() -> None:
+    key, other = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
+    refusal = Refusal(proposal=FIRST, site="a", round=0, reason="not_agreed", charged=None)
+    payload = b"masked"
+    part = Part(kind="keys", session=FIRST, roster=FIRST, site="a", payload=digest(payload))
+    good = [sealed(refusal, b"", key), sealed_part(part, payload, key)]
+    bad = [
+        *(frame + b"!" for frame in good),
+        sealed(refusal, b"", other),
+        sealed_part(part, b"another", key),
+        good[1][:4] + b" " + good[1][5:],
+        b"a record",
+        b"",
+    ]
+    given = json.dumps([[public_text(key)], [frame.hex() for frame in (*good, *bad)]])
+    folder = str(Path(load_train.__code__.co_filename).parent / "sites" / "nvflare")
+    found = subprocess.run(
+        [NVFLARE / "bin" / "python", "-c", _ASKED], input=given, capture_output=True, text=True, check=True, env={"PYTHONPATH": folder}
+    )
+    assert found.stdout.splitlines() == ["['body'] False"] * len(good) + ["blocked"] * len(bad)

@@ -1,0 +1,1 @@
+"""What runs in NVFLARE's own environment."""
