@@ -17,7 +17,7 @@ from zetadp.accountants.events import non_private_reason
 from zetadp.app.certificates.facts.guarantee import ApproximateDp
 from zetadp.app.certificates.facts.ledger_entry import LedgerFacts
 from zetadp.app.certificates.facts.wording import SAMPLED
-from zetadp.app.certificates.issuing.issue import issue_certificate
+from zetadp.app.certificates.issuing.issue import CertificateInput, issue_certificate
 from zetadp.app.certificates.page.plain import describe
 from zetadp.app.certificates.signing.envelope import Envelope
 from zetadp.app.certificates.signing.keys import PublicKeySet
@@ -26,6 +26,7 @@ from zetadp.app.certificates.words.caveats import RESTS, SEEDED, of_run
 from zetadp.app.certificates.words.reading import Reading
 from zetadp.app.kit.settings import Settings
 from zetadp.mechanisms import ComplexGaussian
+from zetadp.trainer.specs.report import RunReport
 
 Issued = Callable[[str], bytes]
 Readings = Callable[[str], Reading]
@@ -288,6 +289,13 @@ def test_private_counts_are_told_as_what_they_are_and_cost_epsilon(text: Texts, 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_held_out_records_are_uncovered_unless_they_are_private(name: str, reading: Readings) -> None:
     assert any("held-out" in line for line in reading(name).not_covered) == (name not in {"private", "federated_private"})
+
+
+def test_metrics_are_shortened_for_reading_and_whole_in_the_file(run: CertificateInput, settings: Settings) -> None:
+    long = RunReport.model_validate(dict(run.report) | {"metrics": {"accuracy": 0.7624309392265194}})
+    certificate = read(issue_certificate(replace(run, report=long), settings))
+    assert "Held-out records: accuracy 0.7624, on 181 records" in describe(certificate)
+    assert certificate.run.metrics == {"accuracy": "0.7624309392265194"}
 
 
 def test_a_run_that_measured_nothing_says_so(text: Texts) -> None:

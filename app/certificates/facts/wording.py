@@ -33,15 +33,6 @@ CHECKPOINTS = (
 )
 """Whether that is covered comes before."""
 
-TRAINING_METRICS = (
-    "not published: training loss, gradient norms, sample sizes, clipped fractions and the number of gradients that weren't finite depend "
-    "on the records and aren't covered"
-)
-
-FREE_METRICS = "not published; they are computed from what was released, so that publishing them would cost nothing"
-
-UNPROTECTED_METRICS = "not published; like everything else in this run, they aren't protected"
-
 NO_HELD_OUT = "no held-out record is protected, not even one of somebody who is also in the training data"
 """Of public ones: wherever they are said to be uncovered."""
 

@@ -208,7 +208,7 @@ class Reading:
         if private is not None:
             number = private.releases(run.steps_released, run.steps_released)
             counts = f"; {number} counts with noise of standard deviation {exact(private.mechanism.std)}"
-        names = ", ".join(f"{METRICS.get(name, name)} {value}" for name, value in (run.metrics or {}).items())
+        names = ", ".join(f"{METRICS.get(name, name)} {float(value):.4g}" for name, value in (run.metrics or {}).items())
         names = f"for the first part, {names}" if names and self.certificate.parts else names
         which = f"{names or 'no metrics'}, on {self.certificate.data.test_records} records; {wording.EVALUATION[setting.held_out]}{counts}"
         return f"{which}. They are {self.kind.test_metrics(setting)}"

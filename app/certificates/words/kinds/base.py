@@ -74,7 +74,6 @@ class History:
 class Kind(ABC):
     """One kind of training, with the plan of one run of it."""
 
-    training_metrics: ClassVar[str] = wording.TRAINING_METRICS
     custody: ClassVar[str] = ""
     """What the service was trusted with in this run, if the algorithm's own words leave that open."""
     protected: ClassVar[str] = "training data"

@@ -45,8 +45,6 @@ CHECKPOINT = "a checkpoint holds the network and its optimizers, which depend on
 
 TEST_METRICS = "covered: nothing about them left the run but those encodings, and no label of theirs was used"
 
-TRAINING_METRICS = "published where attacks were measured, on public training records that were set apart; not covered by the guarantee"
-
 ASSUMED = "the clipping norm, the noise and the network were fixed without looking at the held-out records"
 
 
@@ -56,8 +54,6 @@ class FeatureReleases(Kind):
     """Noisy features of held-out records."""
 
     plan: FeatureReleasePlan
-
-    training_metrics = TRAINING_METRICS
 
     @property
     def proofs(self) -> tuple[str, ...]:

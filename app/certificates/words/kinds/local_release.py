@@ -42,7 +42,6 @@ class LocalReleases(Kind):
 
     plan: RecordReleasePlan
 
-    training_metrics = wording.FREE_METRICS
     custody = CUSTODY
 
     def released(self, setting: Setting) -> str:

@@ -30,8 +30,6 @@ class StatisticRelease(Kind):
 
     plan: StatisticReleasePlan
 
-    training_metrics = wording.FREE_METRICS
-
     @property
     def proofs(self) -> tuple[str, ...]:
         return ("functional_mechanism.md",)

@@ -36,8 +36,6 @@ class Unprotected(Kind):
 
     plan: UnprotectedPlan
 
-    training_metrics = wording.UNPROTECTED_METRICS
-
     def released(self, setting: Setting) -> str:
         return f"{wording.RELEASED[setting.held_out]}; {wording.NOTHING_COVERED}"
 
