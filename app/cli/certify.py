@@ -237,7 +237,7 @@ def noise_key(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Where to write it; only you can read the file.")] = None,
     delete: Annotated[bool, typer.Option("--delete", help="Delete it for good instead, if the job has ended.")] = False,
 ) -> None:
-    """Open the noise key of a job, on the service's machine, for an auditor. Whoever has it isn't bound by the job's guarantee.
+    """Open the noise key of a job, on the service's machine, for an auditor. The job's guarantee doesn't hold against whoever has it.
 
     The service deletes it ZETADP_KEEP_NOISE_KEYS_DAYS after the job's end.
     """

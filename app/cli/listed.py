@@ -56,8 +56,8 @@ LISTED: dict[str, dict[str, str]] = {
         "verify": "Check certificates offline: signature, log, revoked keys, digests of the files next to them, and recomputed figures.",
         "report": "Write a report for an evaluator, offline: factors and hazards of NIST SP 800-226, answered or marked open, and the "
         "certificate.",
-        "noise-key": "Open the noise key of a job, on the service's machine, for an auditor. Whoever has it isn't bound by the job's "
-        "guarantee.",
+        "noise-key": "Open the noise key of a job, on the service's machine, for an auditor. The job's guarantee doesn't hold against "
+        "whoever has it.",
         "rerun": "Repeat a certified training with its opened noise key, where its data are, and compare every release to the bit.",
         "certificate-page": "Write a certificate as a page or PDF, offline. This checks its signature; `verify` also recomputes its "
         "figures.",

@@ -160,7 +160,7 @@ class Settings(BaseSettings):
         training's first step, and after each certificate.
       least_witnesses: how many of them must have signed before a training begins; with fewer it fails, and has released nothing.
       keep_noise_keys: whether each training's noise follows from a secret key that its plan is committed to, and that is kept: an auditor
-        who is given it can repeat the run (``zetadp rerun``). Whoever else gets hold of it is not bound by the guarantee.
+        who is given it can repeat the run (``zetadp rerun``). The guarantee doesn't hold against anybody who has it.
       keep_noise_keys_days: how long such a key is kept after its job's end; then it is deleted, and nobody can repeat the run.
       policy: a YAML file that says which trainings are accepted; one that can't meet it is refused before it runs, with the field and the
         reason. Without it every training is accepted.

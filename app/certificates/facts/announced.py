@@ -106,14 +106,14 @@ def announced_lines(facts: AnnouncedFacts | None) -> Sequence[str]:
     stamps = so_many(facts.time_stamps, "time-stamping authority", "time-stamping authorities")
     witnesses = so_many(facts.cosignatures, "witness", "witnesses")
     said = (
-        f"Plan: logged as entry {facts.index + 1}, before this certificate; whoever has the proofs beside it can check that. That training "
-        f"began only afterwards is the signer's word, and so is the count of who had signed that head by then: {stamps} and {witnesses}. A "
-        "policy counts those that its reader trusts."
+        f"Plan: logged as entry {facts.index + 1}, before this certificate, which the proofs beside it show. Only the signer says that "
+        f"training began afterwards, and who had signed the log's head by then: {stamps} and {witnesses}. A policy counts those that its "
+        "reader trusts."
     )
     if facts.noise_key is not None:
         said += (
-            " Its noise follows from a secret key that the plan is committed to: the operator can open it to an auditor, who then repeats "
-            "the run. Whoever learns that key is not bound by the guarantee."
+            " The run's noise follows from a secret key to which the plan is committed: the operator can open it to an auditor, who can "
+            "then repeat the run. The guarantee doesn't hold against anybody who learns that key."
         )
     return said, f"Earlier trainings of this data set: {earlier_in_words(facts)}"
 
