@@ -147,8 +147,8 @@ ROWS: tuple[Erratum, ...] = (
         "changes by 2B with probability q, so the pair is (1 - q) N(0, sigma^2) + q N(2, sigma^2) against N(0, sigma^2), and it is "
         "attained.",
         here=(
-            "Samples of a fixed size cost far more than Poisson samples of the same rate; this run uses Poisson sampling and is accounted "
-            "for as such."
+            "Samples of a fixed size cost far more than Poisson samples of the same rate; here every sample is accounted for as it was "
+            "drawn, and the table of releases says how."
         ),
     ),
     _row(
@@ -182,7 +182,7 @@ ROWS: tuple[Erratum, ...] = (
         proven="half the gradient with the same bound B is the full gradient with bound 2B: noise, signal and privacy are unchanged",
         why="Clipping is homogeneous: clip(g/2; B) = clip(g; 2B) / 2. The only difference is which gradients are clipped, which is a "
         "matter of tuning B.",
-        here="Wirtinger gradients don't reduce the noise needed for privacy; this run clips the full real gradient of each record.",
+        here="Wirtinger gradients don't reduce the noise needed for privacy; this run clips the full real gradient of each unit.",
     ),
     _row(
         row="Z16",

@@ -133,6 +133,13 @@ def test_a_certificate_tells_how_samples_were_drawn(name: str, noise: str, assum
     assert assumption in told
 
 
+@pytest.mark.parametrize("name", ["plain", "fixed_size", "allocated", "truncated"])
+def test_what_the_errata_say_of_samples_is_true_of_each_way_of_drawing_them(name: str, reading: Readings) -> None:
+    (of_samples,) = (meaning for row, meaning in reading(name).errata if row.row == "Z12")
+    assert "here every sample is accounted for as it was drawn" in of_samples
+    assert "uses Poisson" not in of_samples
+
+
 def test_a_certificate_tells_whose_turn_it_is(text: Texts) -> None:
     assert "Turns: 3 groups of units have samples of their own, one after the other: a unit can be in at most 14 of 40 samples." in text(
         "cyclic"
