@@ -70,7 +70,7 @@ def commit_in(
     r"""Count the reservation, or the part that was really released, as spent, and free the rest.
 
     Raises:
-      LedgerNotFound, ReservationNotFound, ReservationSettled, LedgerKeyReused.
+      LedgerNotFound, ReservationNotFound, ReservationSettled, ReservationNotApproved, SettlerRefused, LedgerKeyReused.
     """
     with locked(session, tenant, ledger_id, requester) as book:
         if not book.answered_before()[0]:

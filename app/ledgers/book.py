@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, final
 
-from sqlalchemy import Connection, Row, Table, bindparam, func, select
+from sqlalchemy import Connection, Row, select
 from sqlalchemy.orm import Session
 
 from zetadp.accountants.filters import Price
-from zetadp.app.kit.database import Base, now
+from zetadp.app.kit.database import now
 from zetadp.app.ledgers.entries import (
     Act,
     Approved,
@@ -44,67 +44,40 @@ from zetadp.app.ledgers.pricing import check_part
 from zetadp.app.ledgers.requests import ChargedUsers, Expiry
 from zetadp.app.ledgers.rows import SERVICE, Requester, analyst_row, entry_row
 from zetadp.app.ledgers.rules import Purpose, Rules
+from zetadp.app.ledgers.statements import (
+    ADD,
+    ADD_AND_SAVE,
+    JOBS,
+    LAPSES,
+    LOCK,
+    LOOK_LATER,
+    NEVER,
+    NEXT,
+    OVERDUE,
+    RESERVATION,
+    SAVE,
+    SAVE_USER,
+    USED_KEY,
+    USERS,
+)
 from zetadp.app.ledgers.states import LedgerState
 from zetadp.app.ledgers.sums import Sums
 from zetadp.app.tables.job_states import JobState
-from zetadp.app.tables.jobs import JobRow
-from zetadp.app.tables.ledgers import LedgerEntryRow, LedgerLapseRow, LedgerRow, LedgerUserRow
 from zetadp.mechanisms.errors import BudgetExceeded, InvalidParameter
-
-LAPSES_AT_ONCE = 100
-"""Overdue reservations that one transaction settles, so that its time stays bounded."""
 
 LOOK_AGAIN_SECONDS = 60.0
 """When to check again an overdue reservation of a job that hasn't ended."""
 
 
-def _table(row: type[Base]) -> Table:
-    table = row.__table__
-    assert isinstance(table, Table)  # of every declarative class
-    return table
-
-
-# Statements on tables, built once: the session's own machinery for rows takes several times as long, and the lock is held meanwhile.
-_LEDGERS, _USERS, _ENTRIES, _LAPSES, _JOBS = (_table(row) for row in (LedgerRow, LedgerUserRow, LedgerEntryRow, LedgerLapseRow, JobRow))
-_KEPT = [_LEDGERS.c[name] for name in ("state", "created", "entries", "head", "next_lapse", "definition", "sums")]
-_LOCK = select(*_KEPT).where(_LEDGERS.c.id == bindparam("ledger"), _LEDGERS.c.tenant == bindparam("tenant")).with_for_update()
-_SAVE = (
-    _LEDGERS.update()
-    .where(_LEDGERS.c.id == bindparam("ledger"))
-    .values({column: bindparam(f"new_{column}") for column in ("state", "entries", "head", "next_lapse", "sums")})
-)
-_ADD = _ENTRIES.insert()
-_ADD_AND_SAVE = _SAVE.add_cte(_ADD.values({column.name: bindparam(f"added_{column.name}") for column in _ENTRIES.c}).cte("added"))
-_SAVE_USER = _USERS.update().where(_USERS.c.ledger_id == bindparam("ledger"), _USERS.c.name == bindparam("user"))
-_USED_KEY = select(_ENTRIES.c.request_sha256, _ENTRIES.c.reservation_id).where(
-    _ENTRIES.c.ledger_id == bindparam("ledger"), _ENTRIES.c.idempotency_key == bindparam("key")
-)
-_RESERVATION = (
-    select(_ENTRIES.c.kind, _ENTRIES.c.text)
-    .where(_ENTRIES.c.ledger_id == bindparam("ledger"), _ENTRIES.c.reservation_id == bindparam("reservation"))
-    .order_by(_ENTRIES.c.settles)
-)
-_OVERDUE = (
-    select(_LAPSES.c.reservation_id, _ENTRIES.c.text)
-    .join(_ENTRIES, (_ENTRIES.c.ledger_id == _LAPSES.c.ledger_id) & (_ENTRIES.c.reservation_id == _LAPSES.c.reservation_id))
-    .where(_LAPSES.c.ledger_id == bindparam("ledger"), _LAPSES.c.look_at <= bindparam("moment"), _ENTRIES.c.settles == 0)
-    .order_by(_LAPSES.c.look_at)
-    .limit(LAPSES_AT_ONCE)
-)
-_LAPSE = (_LAPSES.c.ledger_id == bindparam("ledger"), _LAPSES.c.reservation_id == bindparam("reservation"))
-_LOOK_LATER, _NEVER = _LAPSES.update().where(*_LAPSE), _LAPSES.delete().where(*_LAPSE)
-_NEXT = select(func.min(_LAPSES.c.look_at)).where(_LAPSES.c.ledger_id == bindparam("ledger"))
-
-
 @contextmanager
 def locked(session: Session, tenant: str, ledger_id: str, requester: Requester) -> Generator[Book]:
-    """The ledger, locked until the transaction ends; what is overdue is settled, and a new period begun. Raises LedgerNotFound."""
-    row = session.connection().execute(_LOCK, {"ledger": ledger_id, "tenant": tenant}).one_or_none()
+    """The ledger, locked until the transaction ends; a new period is begun and what is overdue settled. Raises LedgerNotFound."""
+    row = session.connection().execute(LOCK, {"ledger": ledger_id, "tenant": tenant}).one_or_none()
     if row is None:
         raise LedgerNotFound(ledger_id)
     book = Book(session.connection(), ledger_id, row, requester)
+    book.renew()  # first: what lapses now may have been released in the new period, and counts in it
     book.settle_overdue()
-    book.renew()
     yield book
     book.save()
 
@@ -116,11 +89,11 @@ class Book:
     def __init__(self, connection: Connection, ledger_id: str, row: Row[Any], requester: Requester) -> None:
         self._connection = connection
         self._requester = requester
-        self._moment = now()
+        self._moment = max(now(), row.latest)  # a clock that was set back must not begin a period again, nor date entries out of order
         self._id, self._opened = ledger_id, row.created
         self._definition = stored_definition(row.definition)
         self._state = LedgerState(row.state)
-        self._entries, self._head, self._next_lapse = row.entries, row.head, row.next_lapse
+        self._entries, self._head, self._latest, self._next_lapse = row.entries, row.head, row.latest, row.next_lapse
         self._sums = Sums.read(row.sums)
         self._added: list[dict[str, str | int | datetime | None]] = []
         self._is_changed = False
@@ -144,7 +117,7 @@ class Book:
         if key is None:
             return False, None
         self._flush()  # it may have come twice into one transaction
-        used = self._connection.execute(_USED_KEY, {"ledger": self._id, "key": key}).one_or_none()
+        used = self._connection.execute(USED_KEY, {"ledger": self._id, "key": key}).one_or_none()
         if used is None:
             return False, None
         if used.request_sha256 != self._requester.request_sha256:
@@ -191,7 +164,7 @@ class Book:
         )
         self._append(act, self._requester)
         if lapses is not None:
-            self._connection.execute(_LAPSES.insert(), {"ledger_id": self._id, "reservation_id": reservation_id, "look_at": lapses})
+            self._connection.execute(LAPSES.insert(), {"ledger_id": self._id, "reservation_id": reservation_id, "look_at": lapses})
             if self._next_lapse is None or lapses < self._next_lapse:
                 self._next_lapse = lapses
         return act
@@ -202,11 +175,13 @@ class Book:
         Args:
           part: what was really released, with its price; None if it was all.
         Raises:
-          ReservationNotFound, ReservationSettled, ReservationNotApproved; InvalidParameter: it isn't part of what was reserved.
+          ReservationNotFound, ReservationSettled, ReservationNotApproved, SettlerRefused; InvalidParameter: it isn't part of what was
+          reserved.
         """
         reserved = self._reserved(reservation_id)
-        if self._asks_for_approval and not self._is_approved(reservation_id):
+        if self._asks_for_approval and self._approver(reservation_id) is None:
             raise ReservationNotApproved(reservation_id)
+        self._check_settler(reservation_id, frees=part is not None)
         released, kept = None, reserved.charge
         if part is not None:
             released, price = part
@@ -216,8 +191,9 @@ class Book:
         self._settle(reserved, Committed(reservation=reservation_id, released=released, charge=kept), kept, self._requester)
 
     def release(self, reservation_id: str) -> None:
-        """Free the whole reservation: nothing of it was released. Raises ReservationNotFound, ReservationSettled."""
+        """Free the whole reservation: nothing of it was released. Raises ReservationNotFound, ReservationSettled, SettlerRefused."""
         reserved = self._reserved(reservation_id)
+        self._check_settler(reservation_id, frees=True)
         self._settle(reserved, Released(reservation=reservation_id), None, self._requester)
 
     def approve(self, reservation_id: str) -> None:
@@ -230,7 +206,7 @@ class Book:
         key, made = self._requester.key_id, self._entry_of(reservation_id)
         if not self._asks_for_approval or key is None or made.by is None or key == made.by:
             raise ApproverRefused(reservation_id)
-        if not self._is_approved(reservation_id):
+        if self._approver(reservation_id) is None:
             self._append(Approved(reservation=reservation_id), self._requester)
 
     def renew(self) -> None:
@@ -255,16 +231,16 @@ class Book:
         """Settle overdue reservations as each of them says; a job's reservation waits until the job has ended."""
         if self._next_lapse is None or self._next_lapse > self._moment:
             return
-        for row in self._connection.execute(_OVERDUE, {"ledger": self._id, "moment": self._moment}).all():
+        for row in self._connection.execute(OVERDUE, {"ledger": self._id, "moment": self._moment}).all():
             reserved = _reserved_act(row.text)
             if reserved.job is not None and not self._has_ended(reserved.job):
                 later = self._moment + timedelta(seconds=LOOK_AGAIN_SECONDS)
-                self._connection.execute(_LOOK_LATER, {"ledger": self._id, "reservation": row.reservation_id, "look_at": later})
+                self._connection.execute(LOOK_LATER, {"ledger": self._id, "reservation": row.reservation_id, "look_at": later})
                 continue
             assert reserved.then is not None  # it has an end, so it says what then
             kept = reserved.charge if reserved.then == "spent" else None
             self._settle(reserved, Lapsed(reservation=reserved.reservation, then=reserved.then), kept, SERVICE)
-        self._next_lapse = self._connection.execute(_NEXT, {"ledger": self._id}).scalar()
+        self._next_lapse = self._connection.execute(NEXT, {"ledger": self._id}).scalar()
         self._is_changed = True
 
     def save(self) -> None:
@@ -276,19 +252,20 @@ class Book:
             "new_state": self._state,
             "new_entries": self._entries,
             "new_head": self._head,
+            "new_latest": self._latest,
             "new_next_lapse": self._next_lapse,
             "new_sums": self._sums.text(),
         }
         if len(self._added) == 1 and self._connection.dialect.name == "postgresql":
             # One message to the server instead of two: it is waited for with the row locked. SQLite has no messages, and no such statement.
-            self._connection.execute(_ADD_AND_SAVE, {**row, **{f"added_{name}": value for name, value in self._added[0].items()}})
+            self._connection.execute(ADD_AND_SAVE, {**row, **{f"added_{name}": value for name, value in self._added[0].items()}})
             return
         self._flush()
-        self._connection.execute(_SAVE, row)
+        self._connection.execute(SAVE, row)
 
     def _flush(self) -> None:
         if self._added:
-            self._connection.execute(_ADD, self._added)
+            self._connection.execute(ADD, self._added)
             self._added = []
 
     def _charge(self, price: Price, users: ChargedUsers | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -330,18 +307,25 @@ class Book:
         rules = self._definition.rules
         return rules is not None and rules.approval == "second_key"
 
-    def _is_approved(self, reservation_id: str) -> bool:
+    def _approver(self, reservation_id: str) -> str | None:
+        """The key that approved a reservation; None while none has."""
         self._flush()
-        rows = self._connection.execute(_RESERVATION, {"ledger": self._id, "reservation": reservation_id}).all()
-        return any(row.kind == "approved" for row in rows)
+        rows = self._connection.execute(RESERVATION, {"ledger": self._id, "reservation": reservation_id}).all()
+        return next((Entry.model_validate_json(row.text).by for row in rows if row.kind == "approved"), None)
+
+    def _check_settler(self, reservation_id: str, *, frees: bool) -> None:
+        if self._asks_for_approval:
+            assert self._definition.rules is not None  # they ask
+            maker, approver = self._entry_of(reservation_id).by, self._approver(reservation_id)
+            self._definition.rules.check_settler(reservation_id, self._requester.key_id, maker, approver, frees=frees)
 
     def _entry_of(self, reservation_id: str) -> Entry:
         """The entry that made a reservation, which is there."""
-        rows = self._connection.execute(_RESERVATION, {"ledger": self._id, "reservation": reservation_id}).all()
+        rows = self._connection.execute(RESERVATION, {"ledger": self._id, "reservation": reservation_id}).all()
         return Entry.model_validate_json(rows[0].text)
 
     def _reserved(self, reservation_id: str) -> Reserved:
-        rows = self._connection.execute(_RESERVATION, {"ledger": self._id, "reservation": reservation_id}).all()
+        rows = self._connection.execute(RESERVATION, {"ledger": self._id, "reservation": reservation_id}).all()
         kinds = [row.kind for row in rows if row.kind != "approved"]
         if not rows:
             raise ReservationNotFound(self._id, reservation_id)
@@ -362,17 +346,17 @@ class Book:
             self._save_users({name: sums.settled_at(reserved.charge, kept) for name, sums in own.items()}, own)
         self._append(act, requester)
         if reserved.expires is not None:
-            self._connection.execute(_NEVER, {"ledger": self._id, "reservation": reserved.reservation})
+            self._connection.execute(NEVER, {"ledger": self._id, "reservation": reserved.reservation})
 
     def _append(self, act: Act, requester: Requester) -> None:
         entry = Entry(ledger=self._id, number=self._entries + 1, time=self._moment, by=requester.key_id, previous=self._head, act=act)
         text = entry.text()
-        self._entries, self._head = entry.number, digest(text)
+        self._entries, self._head, self._latest = entry.number, digest(text), entry.time
         self._added.append(entry_row(entry, text, self._head, requester))
         self._is_changed = True
 
     def _users(self, names: Iterable[str]) -> dict[str, Sums]:
-        wanted = select(_USERS.c.name, _USERS.c.sums).where(_USERS.c.ledger_id == self._id, _USERS.c.name.in_(list(names)))
+        wanted = select(USERS.c.name, USERS.c.sums).where(USERS.c.ledger_id == self._id, USERS.c.name.in_(list(names)))
         return {row.name: Sums.read(row.sums) for row in self._connection.execute(wanted)}
 
     def _save_users(self, after: dict[str, Sums], before: dict[str, Sums]) -> None:
@@ -381,12 +365,12 @@ class Book:
         ]
         new = [{"ledger_id": self._id, "name": name, "sums": sums.text()} for name, sums in after.items() if name not in before]
         if old:
-            self._connection.execute(_SAVE_USER, old)
+            self._connection.execute(SAVE_USER, old)
         if new:
-            self._connection.execute(_USERS.insert(), new)
+            self._connection.execute(USERS.insert(), new)
 
     def _has_ended(self, job_id: str) -> bool:
-        state = self._connection.execute(select(_JOBS.c.state).where(_JOBS.c.id == job_id)).scalar()
+        state = self._connection.execute(select(JOBS.c.state).where(JOBS.c.id == job_id)).scalar()
         return state is None or JobState(state).is_final  # jobs are deleted only after their end
 
 

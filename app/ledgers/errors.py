@@ -84,6 +84,16 @@ class ApproverRefused(LedgerError):
         )
 
 
+class SettlerRefused(LedgerError):
+    """The reservation can't be settled like this by this key."""
+
+    problem = ProblemType(403, "settler-refused", "This key can't settle the reservation like this.")
+
+    def __init__(self, reservation_id: str, allowed: str) -> None:
+        self.reservation_id = reservation_id
+        super().__init__(f"reservation {reservation_id!r} may be settled like this only by {allowed}")
+
+
 class ReservationHeld(LedgerError):
     """A job made the reservation, and only the job settles it."""
 
@@ -115,6 +125,17 @@ class CostTakesTooLong(LedgerError):
         super().__init__(
             f"computing this event's cost takes more than {seconds:g} s; compute its Renyi divergences as a job and reserve those numbers"
         )
+
+
+class VerificationTakesTooLong(LedgerError):
+    """The price of an entry can't be recomputed in the time that a request may take."""
+
+    problem = ProblemType(422, "verification-takes-too-long", "The verification takes too long.")
+
+    def __init__(self, entry: int, seconds: float) -> None:
+        self.entry = entry
+        self.seconds = seconds
+        super().__init__(f"recomputing the price of entry {entry} takes more than {seconds:g} s; `ledger verify` has no such limit")
 
 
 class UserBudgetExceeded(BudgetExceeded):

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self, final
 from pydantic import Field, Strict, StringConstraints, model_validator
 
 from zetadp.accountants.filters import AnyBudget, Price
+from zetadp.app.ledgers.errors import SettlerRefused
 from zetadp.mechanisms.base import Value, is_absent
 from zetadp.mechanisms.errors import BudgetExceeded, InvalidParameter
 
@@ -39,7 +40,8 @@ class Rules(Value):
       purposes: a reservation names one of these as its purpose; null: any, or none.
       quotas: only these keys reserve, each up to its share, reserved and committed together; null: every key that may use ledgers.
       approval: ``second_key``: another key than the one that reserved approves a reservation before it can be committed. Nothing of it
-        may be released before; nobody checks that but the makers of releases.
+        may be released before; nobody checks that but the makers of releases. Only these two keys settle it, and whatever makes some
+        of an approved reservation free again is done by the key that approved it.
     """
 
     purposes: Annotated[tuple[Purpose, ...] | None, Field(min_length=1, max_length=MOST_RULES, exclude_if=is_absent)] = None
@@ -64,9 +66,13 @@ class Rules(Value):
         Args:
           spent: what the key has reserved and committed, for each limit in steps of its grid.
         Raises:
-          BudgetExceeded: the key has no quota, or its share is exceeded. Whole steps are compared, the share rounded down.
+          BudgetExceeded: the key has no quota, even for what costs nothing, or its share is exceeded. Whole steps are compared, the
+            share rounded down.
         """
-        share = next((Fraction(quota.share) for quota in self.quotas or () if quota.key == key), Fraction(0))
+        share = next((Fraction(quota.share) for quota in self.quotas or () if quota.key == key), None)
+        if share is None:
+            requested = budget.shown(budget.grids[0].amount(price.steps[0]))
+            raise BudgetExceeded(f"{budget.quantities[0]} of the quota of key {key}, which has none,", requested, 0.0)
         mosts = [int(share * max(grid.limit, 0)) for grid in budget.grids]
         within = [had + step <= most for had, step, most in zip(spent, price.steps, mosts, strict=True)]
         if budget.is_kept(within):
@@ -74,3 +80,23 @@ class Rules(Value):
         k = within.index(False)
         requested, left = (budget.shown(budget.grids[k].amount(max(0, steps))) for steps in (price.steps[k], mosts[k] - spent[k]))
         raise BudgetExceeded(f"{budget.quantities[k]} of the quota of key {key}", requested, left)
+
+    def check_settler(self, reservation: str, key: str | None, maker: str | None, approver: str | None, *, frees: bool) -> None:
+        r"""Checks who settles a reservation, where two keys are asked for.
+
+        Args:
+          reservation: its id.
+          key: that settles it.
+          maker: the key that reserved; ``approver``: the one that approved, None while none has.
+          frees: whether some of it is free again: it is released, or only a part of it committed.
+        Raises:
+          SettlerRefused: by another key than these two, or the maker alone would free what the other approved.
+        """
+        if self.approval != "second_key":
+            return
+        if approver is None and key != maker:
+            raise SettlerRefused(reservation, "the key that made it")
+        if approver is not None and frees and key != approver:
+            raise SettlerRefused(reservation, "the key that approved it, since some of it is free again")
+        if approver is not None and key not in (maker, approver):
+            raise SettlerRefused(reservation, "the key that made or the one that approved it")

@@ -130,7 +130,8 @@ class LedgerService:
         r"""Count what was released as spent.
 
         Raises:
-          LedgerNotFound, ReservationNotFound, ReservationSettled, LedgerKeyReused; as ``reserve`` for ``released``.
+          LedgerNotFound, ReservationNotFound, ReservationSettled, ReservationNotApproved, SettlerRefused, LedgerKeyReused; as ``reserve``
+          for ``released``.
         """
         part = None if released is None else (released, self.priced(tenant, ledger_id, released).price)
         signature = None if released is None else ReservationRequest(spend=released)
@@ -208,11 +209,11 @@ class LedgerService:
         return projected(definition, sums, spend, self._pricing_seconds)
 
     def verify(self, tenant: str, ledger_id: str) -> ChainReport:
-        """Check the whole history and every figure stored with it. Raises LedgerNotFound."""
+        """Check the whole history and every figure stored with it. Raises LedgerNotFound, VerificationTakesTooLong."""
         with self._database.reading() as session:
             if not self._database.is_sqlite:  # there a transaction sees one moment anyway
                 session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
-            return verify_stored(session, found_ledger(session, tenant, ledger_id))
+            return verify_stored(session, found_ledger(session, tenant, ledger_id), self._pricing_seconds)
 
     def _reserve_all(self, ledger: tuple[str, str], asked: Sequence[_Request]) -> list[Reservation | Exception]:
         outcomes: list[Reservation | Exception] = []
@@ -263,6 +264,7 @@ class LedgerService:
                 created=moment,
                 entries=1,
                 head=digest(text),
+                latest=moment,
                 next_lapse=None,
                 definition=definition.model_dump_json(),
                 sums=Sums.empty(definition).text(),

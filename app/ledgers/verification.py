@@ -5,9 +5,10 @@ The same replay runs in the service, over its tables, and for anyone who downloa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal, final
 
 from pydantic import ValidationError
@@ -15,9 +16,11 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from zetadp.accountants.filters import Price
+from zetadp.app.kit.database import now
 from zetadp.app.ledgers.entries import (
     BEFORE_THE_FIRST,
     Approved,
+    Charge,
     Closed,
     Committed,
     Entry,
@@ -29,8 +32,9 @@ from zetadp.app.ledgers.entries import (
     Settlement,
     digest,
 )
-from zetadp.app.ledgers.ledger_definition import LedgerDefinition, stored_definition
-from zetadp.app.ledgers.pricing import check_part
+from zetadp.app.ledgers.errors import CostTakesTooLong, SettlerRefused, VerificationTakesTooLong
+from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Spent
+from zetadp.app.ledgers.pricing import check_part, price_of
 from zetadp.app.ledgers.resources import Balance, Head, balance_of, spent_by
 from zetadp.app.ledgers.rows import Requester, analyst_row, entry_row
 from zetadp.app.ledgers.rules import Rules
@@ -42,6 +46,12 @@ from zetadp.mechanisms.errors import PrivacyError
 
 MOST_PROBLEMS = 20
 ENTRIES_AT_ONCE = 1000
+
+CLOCKS_DIFFER = timedelta(minutes=5)
+"""How far the clocks of the machine that wrote an entry and of this one may be apart."""
+
+PRICES_DIFFER = 10**9
+"""A charge may be below the price computed here by one part in this: prices are rounded, and another machine may round otherwise."""
 
 
 @final
@@ -84,8 +94,10 @@ class Replay:
     open: dict[str, Reserved] = field(default_factory=dict[str, Reserved])
     settled: set[str] = field(default_factory=set[str])
     opened: datetime | None = None
+    latest: datetime | None = None
     makers: dict[str, str | None] = field(default_factory=dict[str, str | None])
-    approved: set[str] = field(default_factory=set[str])
+    approved: dict[str, str] = field(default_factory=dict[str, str])
+    pricing_seconds: float = math.inf
     problems: list[str] = field(default_factory=list[str])
 
     def read(self, text: str, sha256: str) -> Entry | None:
@@ -109,7 +121,7 @@ class Replay:
                 self.note(f"{what} must be {right!r}, got {found!r}")
         try:
             self._apply(entry)
-        except (_Broken, PrivacyError) as broken:
+        except (_Broken, PrivacyError, SettlerRefused) as broken:
             self.note(str(broken))
         return entry
 
@@ -149,6 +161,9 @@ class Replay:
         act = entry.act
         if isinstance(act, Opened) != (self.number == 1):
             raise _Broken("the first entry, and no other, opens the ledger")
+        self._check_time(entry)
+        if isinstance(act, Lapsed | Renewed) and entry.by is not None:
+            self.note(f"the service itself writes that, not key {entry.by}")
         match act:
             case Opened():
                 self.definition, self.opened = act.definition, entry.time
@@ -163,7 +178,36 @@ class Replay:
             case Renewed():
                 self._renew(act, entry.time)
             case Committed() | Released() | Lapsed():
-                self._settle(act)
+                self._settle(act, entry)
+
+    def _check_time(self, entry: Entry) -> None:
+        if self.latest is not None and entry.time < self.latest:
+            self.note("its time is before that of an earlier entry")
+        self.latest = entry.time if self.latest is None else max(self.latest, entry.time)
+        if entry.time > now() + CLOCKS_DIFFER:
+            self.note("its time is ahead of this machine's clock")
+        if self.definition is None or self.opened is None or isinstance(entry.act, Renewed):
+            return
+        # What is settled in a period that no entry begins would be free again with the next one, though it may have been released in it.
+        if (period := self.definition.period_at(self.opened, entry.time)) > self.sums("").period:
+            self.note(f"period {period} of the budget had begun, and no entry says so")
+
+    def _check_price(self, spend: Spent, charge: Charge, most: Charge | None) -> None:
+        """That the charge is no less than the spend costs, or than ``most``, by which a part is charged at most."""
+        try:
+            price = price_of(self._known(), spend, self.pricing_seconds).steps
+        except CostTakesTooLong as reached:
+            raise VerificationTakesTooLong(self.number, self.pricing_seconds) from reached
+        except PrivacyError as broken:
+            self.note(f"its spend has no price: {broken}")
+            return
+        least = price if most is None else tuple(min(pair) for pair in zip(price, most, strict=True))
+        if any(part < whole - whole // PRICES_DIFFER for part, whole in zip(charge, least, strict=True)):
+            self.note("its charge is less than its spend costs")
+
+    def _check_length(self, charge: Charge) -> None:
+        if len(charge) != (number := len(self._known().budget.limits)):
+            raise _Broken(f"it must charge each limit of the budget, {number}, got {len(charge)}")
 
     def _approve(self, act: Approved, by: str | None) -> None:
         rules = self._known().rules
@@ -173,7 +217,7 @@ class Replay:
             raise _Broken(f"reservation {act.reservation!r} isn't waiting for an approval")
         if by is None or by == self.makers[act.reservation]:
             raise _Broken("a reservation is approved by another key than the one that made it")
-        self.approved.add(act.reservation)
+        self.approved[act.reservation] = by
 
     def _renew(self, act: Renewed, time: datetime) -> None:
         definition = self._known()
@@ -185,6 +229,8 @@ class Replay:
 
     def _charge_analyst(self, rules: Rules, act: Reserved, by: str | None) -> None:
         if rules.quotas is None:
+            if act.analyst is not None:
+                raise _Broken("it counts in a quota, and the ledger has none")
             return
         if act.analyst is None or act.analyst != by:
             raise _Broken("it counts in the quota of another key than the one that made it")
@@ -203,36 +249,49 @@ class Replay:
             raise _Broken("users must be named, each once, if and only if the ledger protects each user")
         if (act.expires is None) != (act.then is None):
             raise _Broken("a reservation must say what happens when it lapses if and only if it can lapse")
-        price = Price(steps=act.charge)
-        if definition.rules is not None:
-            definition.rules.check_purpose(act.purpose)
-            self._charge_analyst(definition.rules, act, by)
+        self._check_length(act.charge)
+        self._check_price(act.spend, act.charge, None)
+        price, rules = Price(steps=act.charge), definition.rules or Rules()
+        rules.check_purpose(act.purpose)
+        self._charge_analyst(rules, act, by)
         for holder in act.users or ("",):
             self.balances[holder] = self.sums(holder).admitted(definition, price)
         self.open[act.reservation], self.makers[act.reservation] = act, by
 
-    def _settle(self, act: Settlement) -> None:
+    def _settle(self, act: Settlement, entry: Entry) -> None:
         if act.reservation not in self.open:
             raise _Broken(f"no open reservation {act.reservation!r}")
-        made = self.open.pop(act.reservation)
-        rules = self._known().rules
-        if isinstance(act, Committed) and rules is not None and rules.approval == "second_key" and act.reservation not in self.approved:
-            self.note("it was committed without an approval")
-        self.settled.add(act.reservation)
-        if isinstance(act, Lapsed) and act.then != made.then:
-            raise _Broken(f"it lapses as {act.then}, reserved was {made.then}")
+        made = self.open[act.reservation]
         kept = spent_by(act, made)
-        if len(kept) != len(made.charge) or any(part > whole for part, whole in zip(kept, made.charge, strict=True)):
+        self._check_length(kept)
+        if any(part > whole for part, whole in zip(kept, made.charge, strict=True)):
             raise _Broken("more is committed than was reserved")
+        if isinstance(act, Lapsed):
+            if act.then != made.then or made.expires is None:
+                raise _Broken(f"it lapses as {act.then}, reserved was {made.then}")
+            if entry.time < made.expires:
+                self.note("it lapses before its time")
+        else:
+            self._check_settler(act, entry.by)
         if isinstance(act, Committed):
             if act.released is None and kept != made.charge:
                 raise _Broken("all of it was released, but not all of it is committed")
             if act.released is not None:
                 check_part(act.released, made.spend)
+                self._check_price(act.released, kept, made.charge)
+        del self.open[act.reservation]
+        self.settled.add(act.reservation)
         is_free = isinstance(act, Released) or (isinstance(act, Lapsed) and act.then == "refunded")
         own = () if made.analyst is None else (analyst_row(made.analyst),)
         for holder in (*(made.users or ("",)), *own):
             self.balances[holder] = self.sums(holder).settled_at(made.charge, None if is_free else kept)
+
+    def _check_settler(self, act: Committed | Released, by: str | None) -> None:
+        rules, approver = self._known().rules or Rules(), self.approved.get(act.reservation)
+        if isinstance(act, Committed) and rules.approval == "second_key" and approver is None:
+            self.note("it was committed without an approval")
+        is_whole = isinstance(act, Committed) and act.released is None
+        rules.check_settler(act.reservation, by, self.makers[act.reservation], approver, frees=not is_whole)
 
     def _known(self) -> LedgerDefinition:
         if self.definition is None:
@@ -258,9 +317,15 @@ def verify_history(ledger_id: str, entries: Iterable[tuple[str, str]], known_hea
     return replay.report()
 
 
-def verify_stored(session: Session, row: LedgerRow) -> ChainReport:
-    """Check a ledger's tables: its history and everything stored with it."""
-    replay = Replay(row.id)
+def verify_stored(session: Session, row: LedgerRow, pricing_seconds: float = math.inf) -> ChainReport:
+    r"""Check a ledger's tables: its history and everything stored with it.
+
+    Args:
+      pricing_seconds: how long recomputing the price of one entry may take.
+    Raises:
+      VerificationTakesTooLong: it takes longer.
+    """
+    replay = Replay(row.id, pricing_seconds=pricing_seconds)
     for stored in _stored_entries(session, row.id):
         if stored.number != replay.number + 1:
             replay.note(f"entry {replay.number + 1} is missing", f"entry {stored.number}")
@@ -297,8 +362,9 @@ def _compare_row(replay: Replay, row: LedgerRow) -> None:
         ("its head", row.head, replay.head),
         ("its state", row.state, str(replay.state)),
         ("its name", row.name, definition.name),
-        ("its definition", stored_definition(row.definition), definition),
-        ("its sums", Sums.read(row.sums), whole),
+        ("the time of its last entry", row.latest, replay.latest),
+        ("its definition", row.definition, definition.model_dump_json()),
+        ("its sums", row.sums, whole.text()),
     ):
         if kept != right:
             replay.note(f"{what} must be {right} by the entries, got {kept}", "ledger")
@@ -306,8 +372,9 @@ def _compare_row(replay: Replay, row: LedgerRow) -> None:
 
 def _compare_users(session: Session, replay: Replay) -> None:
     kept = session.execute(select(LedgerUserRow.name, LedgerUserRow.sums).where(LedgerUserRow.ledger_id == replay.ledger_id))
-    stored = {name: Sums.read(sums) for name, sums in kept}
-    computed = {name: sums for name, sums in replay.balances.items() if name}
+    # As texts: what was changed may be none that can be read.
+    stored: dict[str, str] = {name: sums for name, sums in kept}  # noqa: C416 (rows, not pairs)
+    computed = {name: sums.text() for name, sums in replay.balances.items() if name}
     for name in stored.keys() | computed.keys():
         if stored.get(name) != computed.get(name):
             replay.note(f"its sums must be {computed.get(name)} by the entries, got {stored.get(name)}", f"user {name!r}")

@@ -19,7 +19,8 @@ class LedgerRow(Base):
     """A ledger. Its row is what every spend locks: it has the head of the chain and the running sums.
 
     ``definition`` and ``sums`` are JSON, as text: compared and cached by their bytes. ``sums`` is that of the data set; users have rows of
-    their own. ``next_lapse`` is no later than the moment at which the next open reservation has to be looked at.
+    their own. ``latest`` is the time of the last entry. ``next_lapse`` is no later than the moment at which the next open reservation has
+    to be looked at.
     """
 
     __tablename__ = "ledgers"
@@ -31,6 +32,7 @@ class LedgerRow(Base):
     created: Mapped[datetime] = mapped_column(UtcTime())
     entries: Mapped[int]
     head: Mapped[str] = mapped_column(String(64))
+    latest: Mapped[datetime] = mapped_column(UtcTime())
     next_lapse: Mapped[datetime | None] = mapped_column(UtcTime())
     definition: Mapped[str] = mapped_column(Text())
     sums: Mapped[str] = mapped_column(Text())

@@ -15,11 +15,11 @@ from zetadp.accountants.filters import PureBudget, RdpSpend, RdpTargetBudget
 from zetadp.app.kit.database import Database, now
 from zetadp.app.ledgers import book
 from zetadp.app.ledgers.entries import Entry
-from zetadp.app.ledgers.errors import ApproverRefused, ReservationNotApproved, ReservationSettled
+from zetadp.app.ledgers.errors import ApproverRefused, ReservationNotApproved, ReservationSettled, SettlerRefused
 from zetadp.app.ledgers.export import as_csv, spend_rows
 from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Spent
 from zetadp.app.ledgers.queries import check_for_jobs
-from zetadp.app.ledgers.requests import ReservationRequest
+from zetadp.app.ledgers.requests import Expiry, ReservationRequest
 from zetadp.app.ledgers.resources import Ledger, Reservation
 from zetadp.app.ledgers.service import LedgerService
 from zetadp.app.ledgers.verification import verify_history
@@ -45,7 +45,8 @@ def days(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The days by which the ledgers' clock is ahead."""
     ahead = [0]
     monkeypatch.setattr(book, "now", lambda: now() + timedelta(days=ahead[0]))
-    monkeypatch.setattr("zetadp.app.ledgers.service.now", lambda: now() + timedelta(days=ahead[0]))
+    for module in ("service", "verification"):
+        monkeypatch.setattr(f"zetadp.app.ledgers.{module}.now", lambda: now() + timedelta(days=ahead[0]))
     return ahead
 
 
@@ -82,6 +83,8 @@ def test_an_analyst_spends_up_to_a_share_and_all_of_them_up_to_the_cap(service: 
     for nobody in (EVE, None):
         with pytest.raises(BudgetExceeded, match=f"of the quota of key {nobody}"):
             reserve(service, ledger, pure(0.001), nobody)
+        with pytest.raises(BudgetExceeded, match=f"of the quota of key {nobody}, which has none"):
+            reserve(service, ledger, pure(0.0), nobody)
     # The cap: 0.5 is spent, so Ben doesn't get his 0.75.
     with pytest.raises(BudgetExceeded) as refused:
         reserve(service, ledger, pure(0.625), BEN)
@@ -141,6 +144,27 @@ def test_another_key_approves_before_anything_is_committed(service: LedgerServic
     check_sound(service, ledger)
 
 
+def test_what_two_keys_agreed_on_is_settled_by_them_and_freed_by_the_second(service: LedgerService) -> None:
+    ledger = opened(service, "second key frees", rules={"approval": "second_key"})
+    made = reserve(service, ledger, pure(0.5))
+    with pytest.raises(SettlerRefused, match="only by the key that made it"):
+        service.release(TENANT, ledger.id, made.id, BEN, None)
+    service.approve(TENANT, ledger.id, made.id, BEN, None)
+    for settle in (
+        lambda: service.release(TENANT, ledger.id, made.id, ANN, None),
+        lambda: service.commit(TENANT, ledger.id, made.id, pure(0.0), ANN, None),
+    ):
+        with pytest.raises(SettlerRefused, match="only by the key that approved it"):
+            settle()
+    with pytest.raises(SettlerRefused, match="only by the key that made or the one that approved it"):
+        service.commit(TENANT, ledger.id, made.id, None, EVE, None)
+    service.commit(TENANT, ledger.id, made.id, pure(0.25), BEN, None)
+    freed = reserve(service, ledger, pure(0.5))
+    service.approve(TENANT, ledger.id, freed.id, BEN, None)
+    service.release(TENANT, ledger.id, freed.id, BEN, None)
+    check_sound(service, ledger)
+
+
 def test_nothing_is_approved_where_no_rule_asks_for_it(service: LedgerService) -> None:
     ledger = opened(service, "without")
     made = reserve(service, ledger, pure(0.5))
@@ -169,6 +193,32 @@ def test_a_renewed_budget_is_free_but_for_what_is_still_reserved(service: Ledger
     check_sound(service, ledger)
 
 
+def test_what_lapses_in_a_new_period_counts_in_it(service: LedgerService, days: list[int]) -> None:
+    ledger = opened(service, "lapses", renews_after_days=90)
+    expiry = Expiry(seconds=100 * 86_400.0, then="spent")
+    service.reserve(TENANT, ledger.id, ReservationRequest(spend=pure(0.75), expiry=expiry), ANN, None)
+    days[0] = 110
+    # It may have been released on day 95.
+    with pytest.raises(BudgetExceeded):
+        reserve(service, ledger, pure(0.5))
+    assert [one.act.kind for one in history(service, ledger)] == ["opened", "reserved", "renewed", "lapsed"]
+    check_sound(service, ledger)
+
+
+def test_a_clock_that_was_ahead_begins_no_period_twice(service: LedgerService, days: list[int]) -> None:
+    ledger = opened(service, "ahead", renews_after_days=90)
+    days[0] = 91
+    service.commit(TENANT, ledger.id, reserve(service, ledger, pure(0.75)).id, None, ANN, None)
+    days[0] = 0
+    with pytest.raises(BudgetExceeded):
+        reserve(service, ledger, pure(0.5))
+    reserve(service, ledger, pure(0.25))
+    assert len({entry.time for entry in history(service, ledger)[-3:]}) < 3  # none is dated before the one before it
+    assert "its time is ahead of this machine's clock" in service.verify(TENANT, ledger.id).problems[0]
+    days[0] = 91
+    check_sound(service, ledger)
+
+
 def test_a_renewal_before_its_time_is_found(service: LedgerService, days: list[int]) -> None:
     ledger = opened(service, "early", renews_after_days=90)
     days[0] = 91
@@ -184,7 +234,7 @@ def test_an_export_has_a_row_for_each_reservation(service: LedgerService, tmp_pa
     ledger = opened(service, "export", rules={"purposes": ["staffing"], "approval": "second_key"})
     kept, freed = (reserve(service, ledger, pure(0.5), purpose="staffing") for _ in range(2))
     service.approve(TENANT, ledger.id, kept.id, BEN, None)
-    service.commit(TENANT, ledger.id, kept.id, pure(0.25), ANN, None)
+    service.commit(TENANT, ledger.id, kept.id, pure(0.25), BEN, None)
     service.release(TENANT, ledger.id, freed.id, ANN, None)
     rows = spend_rows(history(service, ledger))
     assert [(row.key, row.purpose, row.state, row.approved_by, row.limit, row.share) for row in rows] == [

@@ -223,6 +223,7 @@ def _create_tables() -> None:
         sa.Column("created", sa.DateTime(timezone=True), nullable=False),
         sa.Column("entries", sa.Integer(), nullable=False),
         sa.Column("head", sa.String(64), nullable=False),
+        sa.Column("latest", sa.DateTime(timezone=True), nullable=False),
         sa.Column("next_lapse", sa.DateTime(timezone=True), nullable=True),
         sa.Column("definition", sa.Text(), nullable=False),
         sa.Column("sums", sa.Text(), nullable=False),

@@ -1,0 +1,145 @@
+"""Histories that somebody wrote anew, every digest right: what the service would never have written is found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.app.ledgers_harness import gaussian, pure
+from zetadp.accountants.filters import Price, PureBudget
+from zetadp.app.ledgers import verification
+from zetadp.app.ledgers.entries import (
+    BEFORE_THE_FIRST,
+    Act,
+    Approved,
+    Charge,
+    Committed,
+    Entry,
+    Fate,
+    Lapsed,
+    Opened,
+    Released,
+    Renewed,
+    Reserved,
+    digest,
+)
+from zetadp.app.ledgers.errors import CostTakesTooLong, VerificationTakesTooLong
+from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Spent
+from zetadp.app.ledgers.verification import Replay, verify_history
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+ANN, BEN, EVE = "ann", "ben", "eve"
+Written = tuple[float, str | None, Act]
+"""The day, the key, and what happened."""
+
+
+def ledger(**more: object) -> LedgerDefinition:
+    document = {"name": "scans", "budget": PureBudget(epsilon=1.0), "adjacency": "add_remove", "unit": "record", "protects": "data_set"}
+    return LedgerDefinition.model_validate(document | more)
+
+
+def steps(part: float) -> Charge:
+    return (int(part * PureBudget(epsilon=1.0).grids[0].limit),)
+
+
+def reserved(
+    charge: Charge, spend: Spent | None = None, days: float | None = None, then: Fate | None = None, analyst: str | None = None
+) -> Reserved:
+    expires = None if days is None else BEGIN + timedelta(days=days)
+    about = {"users": (), "left_out": (), "job": None, "analyst": analyst, "expires": expires, "then": then}
+    return Reserved.model_validate({"reservation": "r", "spend": spend or pure(0.5), "charge": charge} | about)
+
+
+def history(definition: LedgerDefinition, acts: Sequence[Written]) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    previous = BEFORE_THE_FIRST
+    for number, (day, by, act) in enumerate([(0.0, None, Opened(definition=definition)), *acts], 1):
+        time = BEGIN + timedelta(days=day)
+        text = Entry(ledger="x", number=number, time=time, by=by, previous=previous, act=act).text()
+        previous = digest(text)
+        found.append((text, previous))
+    return found
+
+
+def problems(definition: LedgerDefinition, *acts: Written) -> tuple[str, ...]:
+    return verify_history("x", history(definition, acts), None).problems
+
+
+HALF = steps(0.5)
+RENEWED = ledger(renews_after_days=90)
+QUOTAS = ledger(rules={"quotas": [{"key": ANN, "share": 0.5}]})
+APPROVALS = ledger(rules={"approval": "second_key"})
+MADE, AGREED = (1.0, ANN, reserved(HALF)), (2.0, BEN, Approved(reservation="r"))
+ALL = Committed(reservation="r", released=None, charge=HALF)
+PART = Committed(reservation="r", released=pure(0.25), charge=steps(0.25))
+
+
+@pytest.mark.parametrize(
+    ("definition", "acts"),
+    [
+        (ledger(), [MADE, (2.0, EVE, PART)]),
+        (RENEWED, [MADE, (91.0, None, Renewed(period=1)), (91.0, None, ALL)]),
+        (QUOTAS, [(1.0, ANN, reserved(HALF, analyst=ANN)), (2.0, ANN, Released(reservation="r"))]),
+        (APPROVALS, [MADE, AGREED, (3.0, ANN, ALL)]),
+        (APPROVALS, [MADE, AGREED, (3.0, BEN, PART)]),
+        (APPROVALS, [MADE, (3.0, ANN, Released(reservation="r"))]),
+        (ledger(), [(1.0, ANN, reserved((HALF[0] - HALF[0] // 10**10,)))]),
+    ],
+)
+def test_what_the_service_writes_is_sound(definition: LedgerDefinition, acts: list[Written]) -> None:
+    assert problems(definition, *acts) == ()
+
+
+@pytest.mark.parametrize(
+    ("definition", "acts", "told"),
+    [
+        (ledger(), [(1.0, ANN, reserved(steps(0.25)))], "entry 2: its charge is less than its spend costs"),
+        (ledger(), [(1.0, ANN, reserved(HALF, gaussian(5.0)))], "entry 2: its spend has no price"),
+        (ledger(), [MADE, (2.0, ANN, Committed(reservation="r", released=pure(0.5), charge=(0,)))], "entry 3: its charge is less than"),
+        (ledger(), [MADE, (2.0, ANN, Committed(reservation="r", released=pure(0.25), charge=steps(0.125)))], "entry 3: its charge is less"),
+        (ledger(), [MADE, (0.5, ANN, ALL)], "entry 3: its time is before that of an earlier entry"),
+        (ledger(), [(10**5, ANN, reserved(HALF))], "entry 2: its time is ahead of this machine's clock"),
+        (RENEWED, [(10**5, None, Renewed(period=1))], "entry 2: its time is ahead of this machine's clock"),
+        (RENEWED, [(91.0, ANN, Renewed(period=1))], "entry 2: the service itself writes that, not key ann"),
+        (RENEWED, [MADE, (91.0, ANN, ALL)], "entry 3: period 1 of the budget had begun, and no entry says so"),
+        (
+            RENEWED,
+            [(1.0, ANN, reserved(HALF, days=80, then="spent")), (91.0, None, Lapsed(reservation="r", then="spent"))],
+            "entry 3: period",
+        ),
+        (
+            ledger(),
+            [(1.0, ANN, reserved(HALF, days=80, then="refunded")), (2.0, None, Lapsed(reservation="r", then="refunded"))],
+            "lapses before",
+        ),
+        (ledger(), [MADE, (2.0, None, Lapsed(reservation="r", then="spent"))], "entry 3: it lapses as spent, reserved was None"),
+        (ledger(), [(1.0, ANN, reserved(HALF, analyst=ANN)), (2.0, ANN, ALL)], "entry 2: it counts in a quota, and the ledger has none"),
+        (APPROVALS, [(1.0, ANN, reserved(HALF, analyst=ANN)), (2.0, ANN, Released(reservation="r"))], "entry 2: it counts in a quota"),
+        (QUOTAS, [(1.0, EVE, reserved((0,), pure(0.0), analyst=EVE))], "of the quota of key eve, which has none"),
+        (ledger(), [(1.0, ANN, reserved((*HALF, 0)))], "entry 2: it must charge each limit of the budget, 1, got 2"),
+        (QUOTAS, [(1.0, ANN, reserved((), analyst=ANN))], "entry 2: it must charge each limit of the budget, 1, got 0"),
+        (ledger(), [MADE, (2.0, ANN, Committed(reservation="r", released=None, charge=()))], "entry 3: it must charge each limit"),
+        (APPROVALS, [MADE, (2.0, EVE, Released(reservation="r"))], "only by the key that made it"),
+        (APPROVALS, [MADE, AGREED, (3.0, ANN, Released(reservation="r"))], "only by the key that approved it"),
+        (APPROVALS, [MADE, AGREED, (3.0, ANN, PART)], "only by the key that approved it"),
+        (APPROVALS, [MADE, AGREED, (3.0, EVE, ALL)], "only by the key that made or the one that approved it"),
+        (APPROVALS, [MADE, (3.0, ANN, ALL)], "entry 3: it was committed without an approval"),
+    ],
+)
+def test_what_the_service_would_not_have_written_is_found(definition: LedgerDefinition, acts: list[Written], told: str) -> None:
+    found = problems(definition, *acts)
+    assert any(told in problem for problem in found), found
+
+
+def test_a_price_that_takes_too_long_is_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(definition: LedgerDefinition, spend: Spent, seconds: float) -> Price:
+        raise CostTakesTooLong(seconds)
+
+    monkeypatch.setattr(verification, "price_of", slow)
+    replay = Replay("x", pricing_seconds=2.0)
+    first, second = history(ledger(), [MADE])
+    replay.read(*first)
+    with pytest.raises(VerificationTakesTooLong, match=r"entry 2 takes more than 2 s; `ledger verify` has no such limit"):
+        replay.read(*second)
