@@ -32,7 +32,7 @@ from zetadp.app.ledgers.pricing import price_of
 from zetadp.app.ledgers.queries import found_ledger, found_reserved
 from zetadp.app.ledgers.rows import SERVICE
 from zetadp.app.tables.jobs import JobEventRow, JobRow
-from zetadp.app.tables.ledgers import LedgerEntryRow, LedgerJobRow
+from zetadp.app.tables.ledgers import LedgerEntryRow, LedgerJobRow, LedgerRow
 from zetadp.mechanisms.errors import InvalidParameter, PrivacyError
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
 from zetadp.trainer.specs.report import Failed, Stopped
@@ -90,7 +90,14 @@ def charge_of(session: Session, job_id: str) -> LedgerFacts | None:
         LedgerEntryRow.ledger_id == charged.ledger_id, LedgerEntryRow.reservation_id == charged.reservation_id, LedgerEntryRow.settles == 0
     )
     number, sha256 = session.execute(made).one()
-    return LedgerFacts(ledger=charged.ledger_id, reservation=charged.reservation_id, entry=number, sha256=sha256)
+    definition = session.execute(select(LedgerRow.definition).where(LedgerRow.id == charged.ledger_id)).scalar_one()
+    return LedgerFacts(
+        ledger=charged.ledger_id,
+        reservation=charged.reservation_id,
+        entry=number,
+        sha256=sha256,
+        renews_after_days=stored_definition(definition).renews_after_days,
+    )
 
 
 def spend_of_job(session: Session, tenant: str, job_id: str) -> Event:

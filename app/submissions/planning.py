@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from pydantic import ValidationError
 
+from zetadp.app.certificates.policy.judging import Budget, paid_by
 from zetadp.app.certificates.policy.schema import Policy
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import AnyPlan, AnyTrainingSpec, RuntimeSpec
@@ -43,21 +44,26 @@ def plan_of(spec: AnyTrainingSpec) -> AnyPlan:
         return spec.plan()
 
 
-def check_policy(policy: Policy, spec: AnyTrainingSpec, *, in_ledger: bool) -> None:
+def check_policy(policy: Policy, spec: AnyTrainingSpec, budget: Budget | None) -> None:
     r"""What an operator's policy refuses before data are read and noise is calibrated; a worker judges the plan by all of it.
 
     Raises:
       InvalidParameter: with the path of the field in the request.
     """
     by = f", by this service's policy {policy.name!r}"
-    if policy.ledger == "required" and not in_ledger:
+    if policy.ledger != "any" and budget is None:
         raise InvalidParameter("ledger", f"the id of a ledger{by}", None)
+    if policy.ledger == "required" and paid_by(budget) != "lasting":
+        raise InvalidParameter("ledger", f"one that is never renewed{by}", "one that is")
     if spec.reproducible:
         raise InvalidParameter("spec.reproducible", f"false{by}: nothing is guaranteed with a seed", True)
     if policy.public_held_out == "forbidden" and spec.held_out == "public":
         raise InvalidParameter("spec.evaluation", f"one that declares no held-out records public{by}", spec.held_out)
-    if policy.least_canaries and (spec.canaries or 0) < policy.least_canaries:
-        raise InvalidParameter("spec.audit", f"at least {policy.least_canaries} canaries{by}", spec.canaries)
+    audit = spec.audited_by
+    for kind, least in (("canaries", policy.least_canaries), ("marks", policy.least_marks)):
+        if least and (audit is None or audit.kind != kind or audit.canaries < least):
+            asked = None if audit is None else f"{audit.canaries} {audit.kind}"
+            raise InvalidParameter("spec.audit", f"at least {least} {kind}{by}", asked)
     if policy.given_weights == "forbidden" and spec.given_weights:
         raise InvalidParameter("spec.model", f"without weights given from outside{by}", spec.given_weights[0])
     target = getattr(spec, "privacy", None)

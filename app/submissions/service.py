@@ -33,7 +33,7 @@ from zetadp.app.kit.disk import check_room
 from zetadp.app.kit.settings import Settings
 from zetadp.app.kit.tracing import span, traceparent
 from zetadp.app.ledgers.errors import LedgerClosed
-from zetadp.app.ledgers.ledger_definition import stored_definition
+from zetadp.app.ledgers.ledger_definition import LedgerDefinition, stored_definition
 from zetadp.app.ledgers.queries import check_for_jobs, found_ledger
 from zetadp.app.ledgers.states import LedgerState
 from zetadp.app.storage.opening import Storage, storage_of
@@ -131,12 +131,11 @@ class JobService:
         if asked is not None:
             with self._database.reading() as session:
                 facts = self._known_facts(session, asked.spec)
-                if asked.ledger is not None:
-                    self._check_ledger(session, asked.ledger)
+                budget = None if asked.ledger is None else self._checked_ledger(session, asked.ledger)
                 there = capacities(session)
             check_asked(asked.spec, asked.runtime, facts)
             if (policy := operators_policy(self._settings)) is not None:
-                check_policy(policy, asked.spec, in_ledger=asked.ledger is not None)
+                check_policy(policy, asked.spec, budget)
             needs = needs_of(asked.runtime, asked.resources)
             if needs.machines > 1 and isinstance(asked.spec, Comparison):
                 raise InvalidParameter("resources.machines", "1 for a comparison, whose trainings follow one another", needs.machines)
@@ -196,7 +195,7 @@ class JobService:
                 lock_tenant(session, self._tenant)
                 self._check_quota(session)
                 if state is JobState.PREPARING and row.ledger is not None:
-                    self._check_ledger(session, row.ledger)
+                    self._checked_ledger(session, row.ledger)
                 self._check_data(session, row)
                 row.worker_deaths, row.ran_seconds, row.events_deleted = 0, 0.0, None
                 charge_again(session, row)
@@ -262,12 +261,18 @@ class JobService:
         stored = latest(session, {"artifacts": [row.id]}).get((row.id, "artifacts"))
         return stored.artifacts if isinstance(stored, ArtifactsStored) and row.files_deleted is None else ()
 
-    def _check_ledger(self, session: Session, ledger_id: str) -> None:
-        """Raises LedgerNotFound, LedgerClosed, InvalidParameter. What it still admits is known when the plan is."""
+    def _checked_ledger(self, session: Session, ledger_id: str) -> LedgerDefinition:
+        """The ledger that a job is to be charged to; what it still admits is known when the plan is.
+
+        Raises:
+          LedgerNotFound, LedgerClosed, InvalidParameter.
+        """
         row = found_ledger(session, self._tenant, ledger_id)
-        check_for_jobs(stored_definition(row.definition))
+        definition = stored_definition(row.definition)
+        check_for_jobs(definition)
         if row.state != LedgerState.OPEN:
             raise LedgerClosed(ledger_id)
+        return definition
 
     def _check_quota(self, session: Session) -> None:
         """Raises TooManyJobs if the tenant, which this transaction has locked, may have no further unfinished job."""

@@ -68,7 +68,7 @@ def prepared(request: PreparingRequest) -> Prepared:
         with nullcontext() if request.facts_dir is None else kept_in(request.facts_dir):
             plan = plan_of(request.spec)
         if request.policy is not None:
-            judged = verdict_before(request.policy, request.spec, plan, in_ledger=request.ledger is not None)
+            judged = verdict_before(request.policy, request.spec, plan, request.ledger)
             if not judged.accepted:
                 return Prepared(refused=f"refused by this service's policy {judged.policy!r}: {'; '.join(judged.failing)}")
         price = None if request.ledger is None else price_of(request.ledger, plan.event, request.pricing_seconds)

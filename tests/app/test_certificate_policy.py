@@ -32,6 +32,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "policies.md"
 LEAST: dict[str, object] = {
     "name": "test", "unit": ["record"], "adjacency": ["add_remove"], "largest_epsilon": 100, "largest_delta": 1e-5
 }  # fmt: skip
+LEDGER: dict[str, object] = {"ledger": "a" * 32, "reservation": "b" * 32, "entry": 3, "sha256": "0" * 64}
 CHECKED = (passed("log", ""), passed("recomputation", ""))
 
 
@@ -65,10 +66,9 @@ def test_a_certificate_that_meets_every_demand_is_accepted(document: dict[str, A
         exact_release="required", noise_test="required", least_canaries=500, ledger="required", public_held_out="forbidden",
         given_weights="forbidden", checks=["log"],
     )  # fmt: skip
-    ledger = {"ledger": "a" * 32, "reservation": "b" * 32, "entry": 3, "sha256": "0" * 64}
     run = document["predicate"]["run"] | {"canaries": CANARIES, "noise_numbers": 1000, "held_out": "none"}
     del run["metrics"]
-    verdict = judged(document, demanded, {"ledger": ledger, "run": run})
+    verdict = judged(document, demanded, {"ledger": LEDGER, "run": run})
     assert verdict.failing == ()
     assert verdict.accepted
 
@@ -85,7 +85,15 @@ def test_a_certificate_that_meets_every_demand_is_accepted(document: dict[str, A
         ({"noise_test": "required"}, {}, "noise_test"),
         ({"least_canaries": 1}, {}, "least_canaries"),
         ({"least_canaries": 501}, {"run.canaries": CANARIES}, "least_canaries"),
+        ({"least_canaries": 1}, {"run.canaries": CANARIES | {"kind": "marks"}}, "least_canaries"),
+        ({"least_marks": 1}, {"run.canaries": CANARIES}, "least_marks"),
+        ({"least_marks": 500}, {"run.canaries": CANARIES | {"kind": "marks"}}, None),
+        ({"least_marks": 501}, {"run.canaries": CANARIES | {"kind": "marks"}}, "least_marks"),
         ({"ledger": "required"}, {}, "ledger"),
+        ({"ledger": "may_be_renewed"}, {}, "ledger"),
+        ({"ledger": "required"}, {"ledger": LEDGER | {"renews_after_days": 90}}, "ledger"),
+        ({"ledger": "may_be_renewed"}, {"ledger": LEDGER | {"renews_after_days": 90}}, None),
+        ({"ledger": "may_be_renewed"}, {"ledger": LEDGER}, None),
         ({"public_held_out": "forbidden"}, {}, "public_held_out"),
         ({"given_weights": "forbidden"}, {"run.given_weights": ["0" * 64]}, "given_weights"),
         ({"checks": ["log"]}, {}, None),
@@ -162,8 +170,9 @@ def test_a_certificate_that_is_not_valid_is_accepted_by_no_policy(envelope: byte
         (written(least_canaries="1e3"), "least_canaries"),
         (written(least_canaries="true"), "least_canaries"),
         (written(most_earlier_runs="9" * 5000), "most_earlier_runs"),
+        (written(least_canaries="100", least_marks="100"), "least_marks"),
     ],
-    ids=range(28),
+    ids=range(29),
 )  # fmt: skip
 def test_a_file_that_is_no_policy_is_refused_with_what_is_wrong(text: str, expected: str) -> None:
     with pytest.raises(PolicyUnreadable, match=re.escape(expected)):
@@ -301,7 +310,7 @@ def test_a_plan_that_does_not_meet_the_policy_is_refused_with_every_rule(run: Ce
     found = prepared(request)
     assert found.plan is None
     assert found.refused is not None
-    for rule in ("unit: one of patient, got record", "largest_epsilon: at most 0.01, got", "least_canaries: at least 5 canaries, got 0"):
+    for rule in ("unit: one of patient, got record", "largest_epsilon: at most 0.01, got", "least_canaries: at least 5 canaries, got none"):
         assert rule in found.refused
 
 
@@ -312,7 +321,7 @@ def test_a_plan_that_meets_the_policy_is_prepared(run: CertificateInput) -> None
 
 def test_before_the_run_nobody_knows_whether_its_noise_will_pass(run: CertificateInput) -> None:
     assert not isinstance(run.spec, OwnModule)
-    verdict = verdict_before(policy(noise_test="required"), run.spec, run.plan, in_ledger=False)
+    verdict = verdict_before(policy(noise_test="required"), run.spec, run.plan, None)
     assert "noise_test" not in [rule.name for rule in verdict.rules]
 
 

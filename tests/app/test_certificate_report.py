@@ -24,6 +24,7 @@ from zetadp.app.certificates.signing.keys import PublicKeySet, jwks
 from zetadp.app.certificates.verification.verify import read
 from zetadp.app.kit.settings import Settings
 
+LIMIT = "a limit for several uses of the same data"
 ALWAYS_OPEN = {
     "accuracy, and whom errors hit", "security and access control", "collection of the data", "side channels",
     "choice of settings by looking at the data", "a unit that is smaller than a person", "correct implementation",
@@ -56,6 +57,12 @@ def test_what_a_certificate_lacks_is_open_and_what_it_has_is_answered(envelope: 
     announced = {"index": 1, "attempt": 1, "data_set": "c" * 32, "number": 1, "head_size": 2, "time_stamps": 0, "cosignatures": 0}
     more = rows(report_of(read(lied(envelope, settings, {"ledger": ledger, "announced": announced, "run.noise_numbers": 10}))))
     assert more["several releases of the same data"][1] == ANSWERED
+    renewed = rows(report_of(read(lied(envelope, settings, {"ledger": ledger | {"renews_after_days": 90}}))))
+    told, state = renewed["several releases of the same data"]
+    assert state == OPEN
+    assert told.endswith("its budget is free again every 90 days, so it bounds no uses of the same data over longer times")
+    assert rows(annex_of(read(lied(envelope, settings, {"ledger": ledger}))))[LIMIT][1] == ANSWERED
+    assert rows(annex_of(read(lied(envelope, settings, {"ledger": ledger | {"renews_after_days": 90}}))))[LIMIT][1] == OPEN
     # A count of what this service planned, and an audit that found nothing, leave both questions open.
     assert {name for name in ALWAYS_OPEN if more[name][1] != OPEN} == set()
     assert "isn't counted" in more["trainings that nobody mentions"][0]

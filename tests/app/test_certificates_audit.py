@@ -9,7 +9,8 @@ import pytest
 
 from tests.app.certificates_harness import CANARIES, details, finished_run, lied
 from zetadp.app.certificates.errors import CertificateRefused
-from zetadp.app.certificates.facts.audit import CanaryFacts
+from zetadp.app.certificates.facts.audit import CanaryFacts, audit_in_words
+from zetadp.app.certificates.facts.guarantee import ApproximateDp, figures
 from zetadp.app.certificates.issuing.issue import CertificateInput, issue_certificate
 from zetadp.app.certificates.page.plain import describe
 from zetadp.app.certificates.signing.keys import PublicKeySet
@@ -52,9 +53,11 @@ def test_findings_are_stated_and_called_a_lower_bound(certificate: bytes, keys: 
     assert stated.canaries == CanaryFacts.model_validate(CANARIES)
     text = " ".join(describe(read(certificate)).split())
     assert "the audit couldn't tell better than the guarantee allows which of 500 made-up records took part" in text
-    assert "epsilon is at least 0.5 with 95% confidence whatever the code did with them" in text
-    assert "at least 0.75 for a Gaussian trade-off, at least 1.25 if their scores are independent as well" in text
-    assert "a lower bound, not a proof" in text
+    assert "a probability of at most 1 under the guarantee, at most 0.25 if they are independent" in text
+    assert "what the run told about them has an epsilon of at least 0.5 with 95% confidence, if coins were fair" in text
+    # Its releases are of samples.
+    assert "(a Gaussian trade-off would make it 0.75, independent scores as well 1.25: estimates, no bounds, since these releases" in text
+    assert "it told as much about real records if the code treats them as it does these; a lower bound, not a proof" in text
     assert "tests of 100000 numbers of the drawn noise found no component with another scale than is claimed" in text
     assert "no release that repeats the one before or its own first half" in text
     assert "tests of 40 samples (their sizes, the units' turns and overlaps, as far as this sampling has them) found no other draws" in text
@@ -64,11 +67,40 @@ def test_findings_are_stated_and_called_a_lower_bound(certificate: bytes, keys: 
     )
 
 
+GAUSSIAN = {"gdp_mu": "0.5"}
+WORDED = CanaryFacts.model_validate(CANARIES)
+
+
+@pytest.mark.parametrize(
+    ("facts", "claim", "word"),
+    [
+        ({}, {}, "consistent"),
+        # Above the guarantee's epsilon of 1, but no bounds: its trade-off isn't a Gaussian pair's.
+        ({"epsilon_lower_if_gaussian": "1.5", "epsilon_lower_if_independent": "1.5"}, {}, "consistent"),
+        ({"epsilon_lower_if_gaussian": "1.5"}, GAUSSIAN, "doubtful"),
+        ({"epsilon_lower_if_independent": "1.5"}, GAUSSIAN, "doubtful"),
+        ({"epsilon_lower": "1.5"}, {}, "doubtful"),
+        ({"one_run_p_value": "0.04"}, {}, "doubtful"),
+        ({"independent_p_value": "0.04"}, {}, "doubtful"),
+    ],
+)
+def test_scores_that_speak_against_the_guarantee_are_not_called_consistent(
+    certificate: bytes, facts: dict[str, str], claim: dict[str, str], word: str
+) -> None:
+    guarantee = figures(read(certificate).guarantee)
+    assert guarantee is not None
+    claimed = ApproximateDp.model_validate(dict(guarantee) | {"epsilon": "1", "gdp_mu": None} | claim)
+    told = audit_in_words(None, None, CanaryFacts.model_validate(dict(WORDED) | {"epsilon_lower_if_independent": "0.9"} | facts), claimed)
+    assert told.startswith(f"{word}: ")
+    assert ("as these releases have" in told) is (claim == GAUSSIAN)
+
+
 def test_marks_are_said_to_be_no_records(folder: Path, settings: Settings, keys: PublicKeySet) -> None:
     envelope = issue_certificate(audited(folder / "marks", asked=ASKED | {"kind": "marks"}, audit=FOUND | {"kind": "marks"}), settings)
     assert verify(envelope, keys, None).verdict == "valid"
     text = " ".join(describe(read(envelope)).split())
     assert "which of 500 made-up units (each with a number of its own, where nobody's gradient is) took part" in text
+    assert "about real records if they are sampled, scaled and covered by noise as these are; how their gradients come about isn't" in text
 
 
 def test_without_canaries_the_noise_alone_is_spoken_of(folder: Path, settings: Settings, keys: PublicKeySet) -> None:
@@ -106,8 +138,9 @@ def test_noise_that_nobody_drew_is_not_spoken_of(folder: Path, settings: Setting
         ({"audit": None}, "the number of canaries"),
         ({"audit": FOUND | {"canaries": 400}}, "the number of canaries"),
         ({"asked": None}, "the number of canaries"),
+        ({"audit": FOUND | {"kind": "marks"}}, "the kind of made-up units"),
     ],
-    ids=["noise", "samples", "canaries", "left out", "fewer", "never asked"],
+    ids=["noise", "samples", "canaries", "left out", "fewer", "never asked", "another kind"],
 )
 def test_a_contradicted_run_gets_no_certificate(folder: Path, settings: Settings, report: dict[str, object], reason: str) -> None:
     with pytest.raises(CertificateRefused, match=reason):

@@ -328,6 +328,15 @@ def test_a_ledgers_entry_is_named_and_what_it_ties_together_is_said(folder: Path
     assert "no ledger entry ties" not in told
 
 
+def test_a_renewed_ledger_is_said_to_bound_one_period_alone(folder: Path, settings: Settings, keys: PublicKeySet) -> None:
+    renewed = LedgerFacts.model_validate(dict(ENTRY) | {"renews_after_days": 90})
+    envelope = issue_certificate(replace(finished_run(folder / "renewed"), ledger=renewed), settings)
+    assert verify(envelope, keys, None).verdict == "valid"
+    told = " ".join(describe(read(envelope)).split())
+    assert f"{'ab' * 32}; its budget is free again every 90 days, so it bounds no uses of the same data over longer times." in told
+    assert "charged to the same ledger in the same period of its budget, which is free again in the next one" in told
+
+
 def test_a_run_without_a_ledger_says_that_nothing_ties_it_to_others(text: Texts) -> None:
     assert "no ledger entry ties this one to others" in text("plain")
     assert "Budget:" not in text("plain")

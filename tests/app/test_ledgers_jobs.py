@@ -17,7 +17,7 @@ from tests.app.preparing_harness import prepare_all
 from zetadp.accountants.filters import RdpBudget, ZcdpBudget
 from zetadp.app.certificates.verification.verify import read
 from zetadp.app.jobs.attempts import Attempt, Attempts
-from zetadp.app.jobs.charges import spend_of_job
+from zetadp.app.jobs.charges import charge_of, spend_of_job
 from zetadp.app.jobs.document import TrainingDocument
 from zetadp.app.jobs.leases import Executor, Leases
 from zetadp.app.jobs.needs import Capacity
@@ -26,6 +26,7 @@ from zetadp.app.jobs.resources import Job, JobCharge, JobSubmission
 from zetadp.app.kit.database import Database
 from zetadp.app.kit.settings import Settings
 from zetadp.app.ledgers.errors import LedgerClosed, LedgerNotFound, ReservationHeld
+from zetadp.app.ledgers.ledger_definition import LedgerDefinition
 from zetadp.app.ledgers.resources import Ledger, Reservation
 from zetadp.app.ledgers.service import LedgerService
 from zetadp.app.ledgers.states import ReservationState
@@ -122,6 +123,16 @@ def test_a_job_is_queued_together_with_its_reservation(jobs: JobService, ledgers
     found = reservation(ledgers, jobs, job.id)
     assert (found.state, found.job, found.expires) == (ReservationState.RESERVED, job.id, None)
     assert jobs.submit(JobSubmission.model_validate({"spec": spec()}), None).charge is None
+
+
+def test_a_certificate_is_told_that_a_ledger_is_renewed(
+    jobs: JobService, ledgers: LedgerService, ledger: Ledger, database: Database
+) -> None:
+    renewed = LedgerDefinition.model_validate(dict(ledger.definition) | {"name": f"renewed {ledger.id}", "renews_after_days": 30})
+    told = [submitted(jobs, one) for one in (ledger, ledgers.create(TENANT, renewed, None, None))]
+    with database.reading() as session:
+        charges = [charge_of(session, job.id) for job in told]
+    assert [charge and charge.renews_after_days for charge in charges] == [None, 30]
 
 
 def test_a_job_that_does_not_fit_fails_with_what_is_left_and_never_starts(

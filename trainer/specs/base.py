@@ -10,6 +10,7 @@ from pydantic import Field, Strict, model_validator
 from zetadp.mechanisms.base import Adjacency, OpenProbability, Positive, PrivacyUnit, Value
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data import DataSetFacts, DataSpec, data_set_facts
+from zetadp.trainer.specs.findings.runs import AnyAudit
 from zetadp.trainer.specs.plan_base import Plan
 from zetadp.trainer.specs.plans import AnyPlan
 from zetadp.trainer.specs.report import HeldOut
@@ -165,7 +166,7 @@ class TrainingSpec(Value, ABC):
             raise InvalidParameter("plan", f"the one that follows from the spec, {expected.model_dump_json()}", plan.model_dump_json())
 
     @property
-    def canaries(self) -> int | None:
+    def audited_by(self) -> AnyAudit | None:
         """Made-up units that audit the run; None for no audit."""
         return None
 

@@ -249,8 +249,8 @@ class SampledTraining(TrainingSpec, ABC):
             raise InvalidParameter(name, "absent, as the spec says", got.get(name))
 
     @property
-    def canaries(self) -> int | None:
-        return None if self.audit is None else self.audit.canaries
+    def audited_by(self) -> AnyAudit | None:
+        return self.audit
 
     @property
     def runs_alone(self) -> str | None:

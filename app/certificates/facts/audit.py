@@ -7,7 +7,8 @@ from typing import Annotated, Literal, final
 
 from pydantic import Field
 
-from zetadp.app.certificates.facts.decimals import DecimalText, exact, fraction, lower
+from zetadp.app.certificates.facts.decimals import DecimalText, exact, fraction, lower, upper
+from zetadp.app.certificates.facts.guarantee import ApproximateDp
 from zetadp.mechanisms.base import Count, Value
 from zetadp.trainer.specs.findings.runs import CONFIDENCE, CONTRADICTED, CanaryFindings
 from zetadp.trainer.specs.report import RunReport
@@ -23,9 +24,18 @@ NOISE_TESTED = (
 
 MADE_UP = {"canaries": "made-up records", "marks": "made-up units (each with a number of its own, where nobody's gradient is)"}
 
+ALIKE = {
+    "canaries": "it told as much about real records if the code treats them as it does these",
+    "marks": "it told as much about real records if they are sampled, scaled and covered by noise as these are; how their gradients come "
+    "about isn't looked at",
+}
+"""What turns a bound about made-up units into one about records: an assumption about the code, of which no score is evidence."""
+
 SAMPLES_TESTED = (
     "; tests of {} samples (their sizes, the units' turns and overlaps, as far as this sampling has them) found no other draws than stated"
 )
+
+_P_DIGITS = 2
 
 VERDICTS = (
     "; epsilon and delta don't count that the outcomes of these tests are published: this adds at most 1e-17 (1 + e^epsilon) to delta, "
@@ -42,8 +52,10 @@ class CanaryFacts(Value):
       kind: whether they are made-up records, whose gradients are the network's, or marks, each with a number of its own.
       canaries, members: made-up units, and how many of them took part.
       one_run_p_value, independent_p_value: of the scores under the claim; the second takes scores for independent.
-      epsilon_lower: at the certificate's delta, with this ``confidence``; assumes only that coins are fair.
-      epsilon_lower_if_gaussian: the same for a Gaussian trade-off; ``epsilon_lower_if_independent``: for independent scores as well.
+      epsilon_lower: of what the run told about the made-up units, at the certificate's delta, with this ``confidence``; assumes only that
+        coins are fair.
+      epsilon_lower_if_gaussian: the same for a Gaussian trade-off; ``epsilon_lower_if_independent``: for independent scores as well. Both
+        are no bounds where the trade-off isn't a Gaussian pair's, as with samples.
     """
 
     kind: Literal["canaries", "marks"]
@@ -86,18 +98,56 @@ def canary_facts(found: CanaryFindings | None) -> CanaryFacts | None:
     )
 
 
-def audit_in_words(noise_numbers: int | None, samples: int | None, canaries: CanaryFacts | None) -> str:
-    """The audit in words."""
+def audit_in_words(noise_numbers: int | None, samples: int | None, canaries: CanaryFacts | None, claim: ApproximateDp | None) -> str:
+    """The audit in words; ``claim`` is what the releases guarantee, or would with secret randomness."""
     noise = "" if noise_numbers is None else NOISE_TESTED.format(noise_numbers)
     tested = noise + ("" if samples is None else SAMPLES_TESTED.format(samples))
     tested += VERDICTS if tested else ""
     if canaries is None:
         return NOT_RUN + tested
+    one_run, independent = (upper(fraction(value), _P_DIGITS) for value in (canaries.one_run_p_value, canaries.independent_p_value))
     return (
-        f"consistent: from what was released, the audit couldn't tell better than the guarantee allows which of {canaries.canaries} "
-        f"{MADE_UP[canaries.kind]} took part; epsilon is at least {canaries.epsilon_lower} with {_percent(canaries)} confidence whatever "
-        f"the code did with them, at least {canaries.epsilon_lower_if_gaussian} for a Gaussian trade-off, at least "
-        f"{canaries.epsilon_lower_if_independent} if their scores are independent as well; a lower bound, not a proof{tested}"
+        f"{_verdict(canaries, claim)}; scores like theirs have a probability of at most {one_run} under the guarantee, at most "
+        f"{independent} if they are independent; what the run told about them has an epsilon of at least {canaries.epsilon_lower} with "
+        f"{_percent(canaries)} confidence, if coins were fair{_with_a_gaussian(canaries, claim)}; {ALIKE[canaries.kind]}; a lower bound, "
+        f"not a proof{tested}"
+    )
+
+
+def _verdict(canaries: CanaryFacts, claim: ApproximateDp | None) -> str:
+    told = f"which of {canaries.canaries} {MADE_UP[canaries.kind]} took part"
+    if not _is_doubtful(canaries, claim):
+        return f"consistent: from what was released, the audit couldn't tell better than the guarantee allows {told}"
+    chance = "chance" if canaries.kind == "marks" else "chance, or scores that depend on each other"
+    return (
+        f"doubtful: what was released distinguishes {told} better than the guarantee lets it in {_percent(canaries)} of runs; that may be "
+        f"{chance}, and isn't as unlikely as {CONTRADICTED:g}, for which nothing would be signed"
+    )
+
+
+def _is_doubtful(canaries: CanaryFacts, claim: ApproximateDp | None) -> bool:
+    """Whether a test with the stated confidence speaks against the guarantee, or a bound that holds for it is above it."""
+    error = 1 - fraction(canaries.confidence)
+    if min(fraction(canaries.one_run_p_value), fraction(canaries.independent_p_value)) < error:
+        return True
+    if claim is None:
+        return False
+    bounds = [canaries.epsilon_lower]
+    if claim.gdp_mu is not None:
+        bounds += [canaries.epsilon_lower_if_gaussian, canaries.epsilon_lower_if_independent]
+    return max(map(fraction, bounds)) > fraction(claim.epsilon)
+
+
+def _with_a_gaussian(canaries: CanaryFacts, claim: ApproximateDp | None) -> str:
+    gaussian, independent = canaries.epsilon_lower_if_gaussian, canaries.epsilon_lower_if_independent
+    if claim is None or claim.gdp_mu is None:
+        return (
+            f" (a Gaussian trade-off would make it {gaussian}, independent scores as well {independent}: estimates, no bounds, since these "
+            "releases have another trade-off)"
+        )
+    return (
+        f", of at least {gaussian} with a Gaussian trade-off, as these releases have, of at least {independent} if scores are independent "
+        "as well"
     )
 
 

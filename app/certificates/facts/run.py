@@ -70,6 +70,7 @@ def check_run(given: CertificateInput, facts: DataSetFacts) -> None:
     origin = RandomOrigin.USER_SEED if given.spec.reproducible else RandomOrigin.OPERATING_SYSTEM
     unit, counted = (facts.user_unit, facts.users) if given.protects_users else (facts.unit, _records(plan, facts))
     units = counted if (declared := plan.declared_units) is None else declared
+    audit = given.spec.audited_by
     pairs: tuple[tuple[str, object, object], ...] = (
         ("the number of released steps", _steps(given), report.steps_released),
         ("the noise per real component", plan.noise_std, report.noise_std),
@@ -82,7 +83,8 @@ def check_run(given: CertificateInput, facts: DataSetFacts) -> None:
         ("what the held-out records are", given.spec.held_out, report.held_out),
         ("private evaluations", given.spec.held_out == "private", has_counts(plan)),
         ("the origin of the randomness", origin.value, report.random_origin.value),
-        ("the number of canaries", given.spec.canaries, report.audit and report.audit.canaries),
+        ("the number of canaries", audit and audit.canaries, report.audit and report.audit.canaries),
+        ("the kind of made-up units", audit and audit.kind, report.audit and report.audit.kind),
         ("the sites", _sites_of(given.spec), tuple((site.name, site.key) for site in report.sites)),
         ("whether attacks were tried", given.spec.runs_attacks, report.attacks is not None),
         *(("the audit", "consistent", f"violated by {what}") for what in _violations(report)),

@@ -135,6 +135,11 @@ OTHER_USES_IN_LEDGER = (
     "that were charged to the same ledger"
 )
 
+OTHER_USES_IN_RENEWED_LEDGER = (
+    "other uses of the same data: the privacy costs of several releases add up; the ledger entry named here ties this one only to those "
+    "that were charged to the same ledger in the same period of its budget, which is free again in the next one"
+)
+
 _NOT_COVERED = (
     "hyper-parameter search: if other runs on the same data were used to choose this one, they cost additional privacy",
     "preprocessing: anything computed from the data before training, beyond the public recipe named here",

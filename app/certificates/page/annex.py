@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 
 from zetadp.accountants.attack_sentences import NEIGHBOURS
 from zetadp.app.certificates.facts.announced import earlier_in_words
-from zetadp.app.certificates.facts.audit import audit_in_words
 from zetadp.app.certificates.facts.guarantee import ApproximateDp
+from zetadp.app.certificates.facts.ledger_entry import is_kept_for_good, renewed
 from zetadp.app.certificates.facts.phrases import sentence
 from zetadp.app.certificates.facts.report import Check
 from zetadp.app.certificates.facts.statement import PrivacyCertificate, Subject
@@ -80,15 +80,15 @@ def _risks(reading: Reading) -> Iterator[Row]:
 
 
 def _assessment(reading: Reading) -> Iterator[Row]:
-    certificate, run = reading.certificate, reading.certificate.run
+    certificate = reading.certificate
     yield "what was done with which data", f"{reading.algorithm.SUMMARY} {certificate.data.description}", ANSWERED
     yield "purposes, and on which legal basis", "not in a certificate", OPEN
     yield "why these data are needed, and no fewer", "not in a certificate", OPEN
     yield "how long data, keys and checkpoints are kept", "not in a certificate", OPEN
     ledger = certificate.ledger
-    kept = "this run was charged to a privacy budget" if ledger is not None else "this run was charged to no privacy budget"
-    yield "a limit for several uses of the same data", kept, OPEN if ledger is None else ANSWERED
-    yield "what was tested of this run", audit_in_words(run.noise_numbers, run.samples, run.canaries), OPEN
+    kept = "this run was charged to no privacy budget" if ledger is None else f"this run was charged to a privacy budget{renewed(ledger)}"
+    yield "a limit for several uses of the same data", kept, ANSWERED if is_kept_for_good(ledger) else OPEN
+    yield "what was tested of this run", reading.audit, OPEN
     yield "what everything rests on", " ".join(reading.assumptions), OPEN
     yield "who was asked for advice or for their view", "not in a certificate", OPEN
 

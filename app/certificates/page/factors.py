@@ -12,9 +12,8 @@ from decimal import Decimal
 
 from zetadp.app.certificates.facts import wording
 from zetadp.app.certificates.facts.announced import AnnouncedFacts, earlier_in_words
-from zetadp.app.certificates.facts.audit import audit_in_words
 from zetadp.app.certificates.facts.guarantee import ApproximateDp
-from zetadp.app.certificates.facts.ledger_entry import ledger_line
+from zetadp.app.certificates.facts.ledger_entry import is_kept_for_good, ledger_line
 from zetadp.app.certificates.facts.report import Check, Status
 from zetadp.app.certificates.facts.statement import PrivacyCertificate, Subject
 from zetadp.app.certificates.page.blocks import Document, Section, Table, Text
@@ -71,12 +70,10 @@ def _factors(reading: Reading, checks: Sequence[Check]) -> Iterator[Row]:
 
 
 def _implementation(reading: Reading) -> tuple[str, str]:
-    run = reading.certificate.run
     key = reading.certificate.announced is not None and reading.certificate.announced.noise_key is not None
     again = "; an auditor can repeat the run from its noise key" if key else "; nobody can repeat the run"
-    found = audit_in_words(run.noise_numbers, run.samples, run.canaries)
     # An audit may find a fault; that it finds none shows no implementation to be right.
-    return f"the code's digest is signed; audit: {found}{again}", OPEN
+    return f"the code's digest is signed; audit: {reading.audit}{again}", OPEN
 
 
 def _checked(checks: Sequence[Check]) -> tuple[str, str]:
@@ -99,7 +96,7 @@ def _hazards(reading: Reading) -> Iterator[Row]:
     yield "a unit that is smaller than a person", f"{reading.unit_meaning}; a person with several units is protected less", OPEN
     ledger = certificate.ledger
     several = "no budget ties it to other releases" if ledger is None else ledger_line(ledger)
-    yield "several releases of the same data", several, OPEN if ledger is None else ANSWERED
+    yield "several releases of the same data", several, ANSWERED if is_kept_for_good(ledger) else OPEN
     yield "trainings that nobody mentions", *_earlier(certificate.announced)
     yield "choice of settings by looking at the data", "assumed not to have happened; nothing here shows it", OPEN
     yield "floating-point numbers", reading.floating_point, ANSWERED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Literal, Protocol, final
 
 from zetadp.accountants.events import neighbourhood
 from zetadp.app.certificates.facts.claims import guarantee_of
@@ -17,6 +17,11 @@ from zetadp.app.certificates.log.plan_evidence import PLAN_LOGGED, TIME_STAMPS
 from zetadp.app.certificates.policy.schema import Policy
 from zetadp.mechanisms import RandomOrigin
 from zetadp.trainer import AnyPlan, AnyTrainingSpec
+
+PaidBy = Literal["none", "renewed", "lasting"]
+"""Which kind of budget paid for a run: none, one that is free again after a period, or one that never is."""
+
+_PAID: dict[PaidBy, str] = {"none": "none", "renewed": "one in a ledger whose budget is renewed", "lasting": "one"}
 
 CURVE = "curve"
 """The check that names points of the curve which nobody recomputed."""
@@ -32,6 +37,7 @@ class Judged:
       why_none: why nothing is.
       inexact: ways of drawing noise, of those that the run uses, that aren't exact on a grid.
       noise_tested: None before the run.
+      audit: the kind and number of made-up units; None where there are none.
     """
 
     pairs: tuple[tuple[str, str], ...]
@@ -40,8 +46,8 @@ class Judged:
     adjacency: str | None
     inexact: tuple[str, ...]
     noise_tested: bool | None
-    canaries: int
-    in_ledger: bool
+    audit: tuple[str, int] | None
+    paid_by: PaidBy
     held_out: str
     given_weights: int
 
@@ -62,8 +68,8 @@ def verdict_on(policy: Policy, certificate: PrivacyCertificate, checks: Sequence
         is_curve_checked=CURVE not in outcomes,
         inexact=tuple(dict.fromkeys(name for name in used if name not in EXACT)),
         noise_tested=run.noise_numbers is not None,
-        canaries=0 if run.canaries is None else run.canaries.canaries,
-        in_ledger=certificate.ledger is not None,
+        audit=None if run.canaries is None else (run.canaries.kind, run.canaries.canaries),
+        paid_by=paid_by(certificate.ledger),
         held_out=run.held_out,
         given_weights=len(run.given_weights),
     )
@@ -76,12 +82,24 @@ def verdict_on(policy: Policy, certificate: PrivacyCertificate, checks: Sequence
     return PolicyVerdict(policy=policy.name, accepted=all(rule.is_met for rule in rules), rules=rules)
 
 
+class Budget(Protocol):
+    """Of a ledger, as its definition or a certificate says."""
+
+    @property
+    def renews_after_days(self) -> int | None: ...
+
+
+def paid_by(budget: Budget | None) -> PaidBy:
+    """The kind of budget that paid, or is to pay."""
+    return "none" if budget is None else "lasting" if budget.renews_after_days is None else "renewed"
+
+
 def refused_by(policy: Policy) -> PolicyVerdict:
     """The verdict on a certificate that isn't valid."""
     return PolicyVerdict(policy=policy.name, accepted=False, rules=())
 
 
-def verdict_before(policy: Policy, spec: AnyTrainingSpec, plan: AnyPlan, *, in_ledger: bool) -> PolicyVerdict:
+def verdict_before(policy: Policy, spec: AnyTrainingSpec, plan: AnyPlan, budget: Budget | None) -> PolicyVerdict:
     """The verdict on a training that hasn't begun, as far as its plan says: whether its noise passes its test isn't known yet."""
     origin = RandomOrigin.USER_SEED if spec.reproducible else RandomOrigin.OPERATING_SYSTEM
     judged = _judged(
@@ -90,8 +108,8 @@ def verdict_before(policy: Policy, spec: AnyTrainingSpec, plan: AnyPlan, *, in_l
         is_curve_checked=True,
         inexact=tuple(name for name in variates(plan.mechanisms) if name not in EXACT),
         noise_tested=None,
-        canaries=spec.canaries or 0,
-        in_ledger=in_ledger,
+        audit=None if spec.audited_by is None else (spec.audited_by.kind, spec.audited_by.canaries),
+        paid_by=paid_by(budget),
         held_out=spec.held_out,
         given_weights=len(spec.given_weights),
     )
@@ -110,8 +128,8 @@ def _judged(
     is_curve_checked: bool,
     inexact: tuple[str, ...],
     noise_tested: bool | None,
-    canaries: int,
-    in_ledger: bool,
+    audit: tuple[str, int] | None,
+    paid_by: PaidBy,
     held_out: str,
     given_weights: int,
 ) -> Judged:
@@ -123,8 +141,8 @@ def _judged(
         adjacency=None if pair is None else pair[0].value,
         inexact=inexact,
         noise_tested=noise_tested,
-        canaries=canaries,
-        in_ledger=in_ledger,
+        audit=audit,
+        paid_by=paid_by,
         held_out=held_out,
         given_weights=given_weights,
     )
@@ -150,11 +168,16 @@ def _rules(policy: Policy, judged: Judged) -> Iterator[Rule]:
     if policy.noise_test == "required" and judged.noise_tested is not None:
         found = "tested" if judged.noise_tested else "not tested"
         yield _rule("noise_test", "the drawn noise tested for scale and repetitions", found, judged.noise_tested)
-    if policy.least_canaries:
-        is_enough = judged.canaries >= policy.least_canaries
-        yield _rule("least_canaries", f"at least {policy.least_canaries} canaries", str(judged.canaries), is_enough)
+    for kind, least in (("canaries", policy.least_canaries), ("marks", policy.least_marks)):
+        found, count = judged.audit or ("none", 0)
+        if least:
+            told = f"{count} {found}" if count else "none"
+            yield _rule(f"least_{kind}", f"at least {least} {kind}", told, found == kind and count >= least)
     if policy.ledger == "required":
-        yield _rule("ledger", "a ledger's entry that paid for the run", "one" if judged.in_ledger else "none", judged.in_ledger)
+        demand = "an entry that paid for the run, in a ledger that is never renewed"
+        yield _rule("ledger", demand, _PAID[judged.paid_by], judged.paid_by == "lasting")
+    if policy.ledger == "may_be_renewed":
+        yield _rule("ledger", "a ledger's entry that paid for the run", _PAID[judged.paid_by], judged.paid_by != "none")
     if policy.public_held_out == "forbidden":
         found = "declared public" if judged.held_out == "public" else judged.held_out
         yield _rule("public_held_out", "no held-out records declared public", found, judged.held_out != "public")

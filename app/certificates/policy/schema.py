@@ -105,8 +105,10 @@ class Policy(Value):
       exact_release: ``required``: all noise was drawn exactly, on a grid, as it is accounted. It asks nothing of the values that noise is
         added to, which are computed with floats; what was done about their rounding, and what of it was only tested, the certificate says.
       noise_test: ``required``: the drawn noise was tested for scale and repetitions.
-      least_canaries: how many made-up units audited the run, at least.
-      ledger: ``required``: a budget's entry paid for the run.
+      least_canaries: how many made-up records, with gradients of their own, audited the run, at least.
+      least_marks: how many marks did, which say nothing of how gradients come about. A run has one of the two.
+      ledger: ``required``: the entry of a budget that is never renewed paid for the run; ``may_be_renewed``: of any budget. One that is
+        renewed bounds the uses of the data in each period alone.
       public_held_out: ``forbidden``: no held-out records that were declared public, of which the guarantee says nothing.
       given_weights: ``forbidden``: training started from no weights that the guarantee takes as public.
       plan_logged: ``required``: it is proved that the plan was in the log, under the head that the certificate names, before the
@@ -128,7 +130,8 @@ class Policy(Value):
     exact_release: Demand = "any"
     noise_test: Demand = "any"
     least_canaries: Annotated[Tally, CountText] = 0
-    ledger: Demand = "any"
+    least_marks: Annotated[Tally, CountText] = 0
+    ledger: Literal["required", "may_be_renewed", "any"] = "any"
     public_held_out: Literal["forbidden", "any"] = "any"
     given_weights: Literal["forbidden", "any"] = "any"
     plan_logged: Demand = "any"
@@ -141,6 +144,8 @@ class Policy(Value):
     def _check(self) -> Policy:
         if not fraction(self.largest_delta) < 1:
             raise InvalidParameter("largest_delta", "below 1", self.largest_delta)
+        if self.least_canaries and self.least_marks:
+            raise InvalidParameter("least_marks", "0 where canaries are asked for: a run has one of the two", self.least_marks)
         if self.time_stamps is not None and self.time_stamps.least > len(self.time_stamps.authorities):
             given = len(self.time_stamps.authorities)
             raise InvalidParameter("time_stamps.least", f"at most {given}, the number of authorities", self.time_stamps.least)

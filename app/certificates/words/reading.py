@@ -14,7 +14,7 @@ from zetadp.app.certificates.facts.audit import audit_in_words
 from zetadp.app.certificates.facts.decimals import exact
 from zetadp.app.certificates.facts.errata import meaning
 from zetadp.app.certificates.facts.guarantee import ApproximateDp, figures
-from zetadp.app.certificates.facts.ledger_entry import ledger_line
+from zetadp.app.certificates.facts.ledger_entry import is_kept_for_good, ledger_line
 from zetadp.app.certificates.facts.statement import PrivacyCertificate
 from zetadp.app.certificates.words import shares, sites
 from zetadp.app.certificates.words.kinds import History, Kind, Setting, kind_of
@@ -63,7 +63,6 @@ class Reading:
             guaranteed=isinstance(found.guarantee, ApproximateDp),
             given_weights=run.given_weights,
             averaged=run.averaged is not None,
-            in_ledger=found.ledger is not None,
             uploaded=found.data.uploaded is not None,
             is_declared=found.plan.declared_units is not None,
         )
@@ -141,7 +140,14 @@ class Reading:
         setting = self.setting
         of_data = (wording.UPLOADED_NOT_COVERED,) if setting.uploaded else ()
         sentences = (*self.kind.not_covered(setting), *(weights.not_covered(digest) for digest in setting.given_weights), *of_data)
-        return tuple(wording.OTHER_USES_IN_LEDGER if setting.in_ledger and one == wording.OTHER_USES else one for one in sentences)
+        return tuple(self._other_uses if one == wording.OTHER_USES else one for one in sentences)
+
+    @property
+    def _other_uses(self) -> str:
+        ledger = self.certificate.ledger
+        if ledger is None:
+            return wording.OTHER_USES
+        return wording.OTHER_USES_IN_LEDGER if is_kept_for_good(ledger) else wording.OTHER_USES_IN_RENEWED_LEDGER
 
     @property
     def floating_point(self) -> str:
@@ -190,8 +196,13 @@ class Reading:
         yield from announced_lines(self.certificate.announced)
         if self.certificate.ledger is not None:
             yield f"Budget: {ledger_line(self.certificate.ledger)}."
-        audit = audit_in_words(run.noise_numbers, run.samples, run.canaries)
-        yield f"Random numbers: {run.generator}; {self._keyed()}.{self._shared()} Audit: {audit}."
+        yield f"Random numbers: {run.generator}; {self._keyed()}.{self._shared()} Audit: {self.audit}."
+
+    @property
+    def audit(self) -> str:
+        """What was tested of the run, and what it showed."""
+        run = self.certificate.run
+        return audit_in_words(run.noise_numbers, run.samples, run.canaries, figures(self.certificate.guarantee))
 
     def _keyed(self) -> str:
         announced = self.certificate.announced

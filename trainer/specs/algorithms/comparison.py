@@ -111,7 +111,7 @@ class Comparison(TrainingSpec):
                 raise InvalidParameter(f"{where}.data", "the comparison's own data set", part.spec.data.kind)
             if part.spec.reproducible:
                 raise InvalidParameter(f"{where}.reproducible", "false (the comparison's own seed is used for all parts)", True)
-            if part.spec.canaries is not None:
+            if part.spec.audited_by is not None:
                 raise InvalidParameter(f"{where}.audit", "absent (canaries audit a single training)", "canaries")
             if part.spec.held_out == "encoded":
                 # Its guarantee is for held-out records and assumes public training records, which other parts may protect.

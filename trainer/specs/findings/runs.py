@@ -44,8 +44,8 @@ class CanaryAudit(Value):
 class MarkAudit(Value):
     r"""Made-up units, each with a number of its own behind every released sum, that bound epsilon from below much more tightly.
 
-    They change nothing of the model and take the time of drawing as many more numbers of noise. What clipping does to the gradients of
-    records isn't looked at: that is for ``CanaryAudit``.
+    They leave the model's distribution as it is, but for what a longer release is contracted by, and take the time of drawing as many more
+    numbers of noise. What clipping does to the gradients of records isn't looked at: that is for ``CanaryAudit``.
 
     Attributes:
       canaries: 100 to 200000; 30000 show half of an epsilon of 4 without any assumption.
@@ -97,8 +97,10 @@ class CanaryFindings(Value):
       canaries: m; ``members``: how many took part.
       one_run_p_value: upper bound on the probability of so many right guesses if the claim is true; assumes only the claim and fair coins.
       independent_p_value: the same for error rates this low, assuming that the canaries' scores are independent.
-      epsilon_lower: the run has at least this epsilon, at the plan's delta, with 95 % confidence; assumes only fair coins.
-      epsilon_lower_if_gaussian: the same, assuming that the run's trade-off is that of a Gaussian pair.
+      epsilon_lower: what the run told about these units has at least this epsilon, at the plan's delta, with 95 % confidence; assumes only
+        fair coins. It says as much about records if the code treats both alike.
+      epsilon_lower_if_gaussian: the same, assuming that the run's trade-off is that of a Gaussian pair; an estimate, and no bound, where
+        it isn't: with samples, or noise of another kind.
       epsilon_lower_if_independent: the same, assuming this and that scores are independent.
       status: violated where one of the two probabilities is below 1e-6.
     """

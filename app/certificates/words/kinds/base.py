@@ -25,7 +25,6 @@ class Setting:
       guaranteed: whether anything is certified.
       given_weights: SHA-256 of weights that training started from.
       averaged: whether the model, or that of a part, is a running mean of the parameters over the steps.
-      in_ledger: whether a budget was charged.
       uploaded: whether a user of the service made the data set.
       is_declared: whether the number of units was declared, not counted.
     """
@@ -38,7 +37,6 @@ class Setting:
     guaranteed: bool
     given_weights: tuple[str, ...] = ()
     averaged: bool = False
-    in_ledger: bool = False
     uploaded: bool = False
     is_declared: bool = False
 
