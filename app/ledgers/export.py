@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
+from fractions import Fraction
 from typing import final
 
-from zetadp.app.ledgers.entries import Approved, Closed, Entry, Opened, Renewed, Reserved
+from zetadp.accountants.filters import AnyBudget
+from zetadp.app.ledgers.entries import Approved, Charge, Closed, Entry, Opened, Renewed, Reserved
 from zetadp.app.ledgers.ledger_definition import LedgerDefinition
 from zetadp.app.ledgers.resources import spent_by
 from zetadp.mechanisms.base import Value
 from zetadp.mechanisms.errors import InvalidParameter
 
 COLUMNS = ("entry", "time", "period", "key", "purpose", "job", "state", "approved_by", "limit", "share")
+
+COMPUTED = ("=", "+", "-", "@")
+"""What spreadsheets take for the beginning of a formula. Names of keys and jobs are whatever a history says."""
 
 
 @final
@@ -25,7 +31,9 @@ class SpendRow(Value):
       entry, time, period: of the entry that made it; ``period`` is the budget's, from 0.
       key: that reserved; null for the service and where no key was sent.
       state: reserved, committed, released or lapsed.
-      limit: of several limits the one that decides: the largest share, or the smallest where one kept limit is enough.
+      limit: of several limits the one that decides about all that counts in this period: where their sum is the largest part of the
+        limit, or the smallest where one kept limit is enough. All rows of a period have the same one, so that shares add up; where each
+        user has a balance, it is that of the user of this reservation who has the largest share.
       share: of that limit, rounded to the nearest float: what is finally spent, or what is reserved while that is open.
     """
 
@@ -41,63 +49,129 @@ class SpendRow(Value):
     share: float
 
 
+@final
+@dataclass(slots=True)
+class _Made:
+    """A reservation: the entry that made it, in which period, and how and when it ended."""
+
+    entry: Entry
+    act: Reserved
+    period: int
+    state: str = "reserved"
+    kept: Charge = ()
+    ended: int | None = None
+    approved_by: str | None = None
+
+    @property
+    def holders(self) -> tuple[str, ...]:
+        return self.act.users or ("",)
+
+    def counted(self, periods: Iterable[int]) -> Iterator[tuple[int, Charge]]:
+        """Those of the periods that it counts in, with what it counts there: all of it where it was still reserved at the period's end."""
+        for period in periods:
+            if self.period <= period and (self.ended is None or period <= self.ended):
+                yield period, self.kept if period == self.ended else self.act.charge
+
+
 def spend_rows(entries: Iterable[Entry]) -> list[SpendRow]:
-    """The reservations of a whole history, in its order. Raises InvalidParameter if it doesn't begin with the opening of a ledger."""
+    r"""The reservations of a whole history, in its order.
+
+    Raises:
+      InvalidParameter: it doesn't begin with the opening of a ledger, or isn't sound: ``ledger verify`` says why.
+    """
     definition: LedgerDefinition | None = None
-    made: dict[str, tuple[Entry, Reserved, int]] = {}
-    ends: dict[str, tuple[str, Sequence[int]]] = {}
-    approvals: dict[str, str | None] = {}
+    made: dict[str, _Made] = {}
     period = 0
     for entry in entries:
         match act := entry.act:
             case Opened():
                 definition = act.definition
             case Reserved():
-                made[act.reservation] = (entry, act, period)
-            case Approved():
-                approvals[act.reservation] = entry.by
+                made[act.reservation] = _Made(entry, act, period, kept=act.charge)
             case Renewed():
                 period = act.period
             case Closed():
                 pass
+            case Approved():
+                _found(made, entry, act.reservation).approved_by = entry.by
             case _:
-                ends[act.reservation] = (act.kind, spent_by(act, made[act.reservation][1]))
+                found = _found(made, entry, act.reservation)
+                found.state, found.kept, found.ended = act.kind, spent_by(act, found.act), period
     if definition is None:
-        raise InvalidParameter("history", "one that begins with the opening of a ledger", "none")
-    return [
-        _row(definition, entry, act, began, ends.get(name, ("reserved", act.charge)), approvals.get(name))
-        for name, (entry, act, began) in made.items()
-    ]
+        raise _unsound("one that begins with the opening of a ledger", "none")
+    number = len(definition.budget.limits)
+    for one in made.values():
+        if len(one.act.charge) != number or len(one.kept) != number:
+            raise _unsound(f"one whose charges are of {number} limits", f"another one in entry {one.entry.number}")
+    totals = _totals(made.values())
+    return [_row(definition.budget, one, totals) for one in made.values()]
 
 
-def _row(
-    definition: LedgerDefinition, entry: Entry, act: Reserved, period: int, end: tuple[str, Sequence[int]], approved_by: str | None
-) -> SpendRow:
-    state, steps = end
-    budget = definition.budget
-    kept = [(spent / grid.limit, name) for spent, grid, name in zip(steps, budget.grids, budget.quantities, strict=True) if grid.limit > 0]
-    one_is_enough = budget.is_kept([True] + [False] * (len(steps) - 1))
-    share, limit = min(kept) if one_is_enough else max(kept)
+def _found(made: dict[str, _Made], entry: Entry, name: str) -> _Made:
+    if name not in made:
+        raise _unsound("one in which reservations are made before they end", f"none for entry {entry.number}")
+    return made[name]
+
+
+def _unsound(expected: str, got: str) -> InvalidParameter:
+    return InvalidParameter("history", expected, got)
+
+
+_Totals = dict[tuple[int, str], Charge]
+"""What counts in a period, for each holder of a balance."""
+
+
+def _totals(made: Collection[_Made]) -> _Totals:
+    totals: _Totals = {}
+    periods = {one.period for one in made}  # of no others anything is told
+    for one in made:
+        for period, steps in one.counted(periods):
+            for holder in one.holders:
+                before = totals.get((period, holder), (0,) * len(steps))
+                totals[period, holder] = tuple(a + b for a, b in zip(before, steps, strict=True))
+    return totals
+
+
+def _row(budget: AnyBudget, one: _Made, totals: _Totals) -> SpendRow:
+    share, limit = max(_share(budget, one.kept, totals[one.period, holder]) for holder in one.holders)
     return SpendRow(
-        entry=entry.number,
-        time=entry.time,
-        period=period,
-        key=entry.by,
-        purpose=act.purpose,
-        job=act.job,
-        state=state,
-        approved_by=approved_by,
+        entry=one.entry.number,
+        time=one.entry.time,
+        period=one.period,
+        key=one.entry.by,
+        purpose=one.act.purpose,
+        job=one.act.job,
+        state=one.state,
+        approved_by=one.approved_by,
         limit=limit,
         share=share,
     )
 
 
+def _share(budget: AnyBudget, steps: Charge, total: Charge) -> tuple[float, str]:
+    """The share of the limit that decides about the total, and its name."""
+    limits = [(k, grid.limit) for k, grid in enumerate(budget.grids) if grid.limit > 0]
+    one_is_enough = budget.is_kept([True] + [False] * (len(steps) - 1))
+    decides = min if one_is_enough else max
+    k, limit = decides(limits, key=lambda one: Fraction(total[one[0]], one[1]))
+    return steps[k] / limit, budget.quantities[k]
+
+
 def as_csv(rows: Iterable[SpendRow]) -> str:
-    """With a line of names first; absent values are empty. No value begins with a sign that a spreadsheet would compute."""
+    """With a line of names first; absent values are empty. A value that a spreadsheet would compute has an apostrophe before it, and what
+    isn't printable is a space."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for row in rows:
         document = row.model_dump(mode="json")
-        writer.writerow(["" if document[name] is None else document[name] for name in COLUMNS])
+        writer.writerow([_as_text(document[name]) for name in COLUMNS])
     return text.getvalue()
+
+
+def _as_text(value: object) -> object:
+    if not isinstance(value, str):
+        return "" if value is None else value
+    # A line's end within a value would begin a row.
+    told = "".join(one if one.isprintable() else " " for one in value)
+    return f"'{told}" if told.lstrip().startswith(COMPUTED) else told

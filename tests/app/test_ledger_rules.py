@@ -246,6 +246,38 @@ def test_an_export_has_a_row_for_each_reservation(service: LedgerService, tmp_pa
     assert first.endswith(",0,ann,staffing,,committed,ben,epsilon,0.25")
 
 
+def test_the_shares_of_an_export_add_up_to_what_is_used(service: LedgerService) -> None:
+    budget = RdpTargetBudget(epsilon=3.0, delta=1e-5, orders=(8.0, 16.0))
+    ledger = opened(service, "several orders", budget)
+    limits = [float(limit) for limit in budget.limits]
+    # Of each the smaller share is 0.25, at another order: both together use 0.75 of the order that holds longer.
+    for shares in ((0.25, 0.6), (0.5, 0.25)):
+        reserve(service, ledger, RdpSpend(orders=(8.0, 16.0), values=tuple(a * b for a, b in zip(shares, limits, strict=True))))
+    rows = spend_rows(history(service, ledger))
+    assert {row.limit for row in rows} == {budget.quantities[0]}
+    assert [row.share for row in rows] == pytest.approx([0.25, 0.5])
+
+
+def test_what_is_still_reserved_counts_in_a_later_period_s_limit(service: LedgerService, days: list[int]) -> None:
+    budget = RdpTargetBudget(epsilon=3.0, delta=1e-5, orders=(8.0, 16.0))
+    ledger = opened(service, "carried orders", budget, renews_after_days=90)
+    limits = [float(limit) for limit in budget.limits]
+
+    def spent(first: float, second: float) -> RdpSpend:
+        return RdpSpend(orders=(8.0, 16.0), values=(first * limits[0], second * limits[1]))
+
+    settled, open_still = reserve(service, ledger, spent(0.1, 0.8)), reserve(service, ledger, spent(0.6, 0.1))
+    service.commit(TENANT, ledger.id, settled.id, None, ANN, None)
+    days[0] = 91
+    reserve(service, ledger, spent(0.1, 0.5))
+    # First period: 0.7 and 0.9; second, with what is open still: 0.7 and 0.6.
+    rows = spend_rows(history(service, ledger))
+    assert [(row.period, row.limit) for row in rows] == [(0, budget.quantities[0])] * 2 + [(1, budget.quantities[1])]
+    assert [row.share for row in rows] == pytest.approx([0.1, 0.6, 0.5])
+    service.release(TENANT, ledger.id, open_still.id, ANN, None)
+    assert spend_rows(history(service, ledger))[2].limit == budget.quantities[0]
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -26,8 +28,10 @@ from zetadp.app.ledgers.entries import (
     digest,
 )
 from zetadp.app.ledgers.errors import CostTakesTooLong, VerificationTakesTooLong
+from zetadp.app.ledgers.export import as_csv, spend_rows
 from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Spent
 from zetadp.app.ledgers.verification import Replay, verify_history
+from zetadp.mechanisms.errors import InvalidParameter
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 ANN, BEN, EVE = "ann", "ben", "eve"
@@ -143,3 +147,27 @@ def test_a_price_that_takes_too_long_is_no_finding(monkeypatch: pytest.MonkeyPat
     replay.read(*first)
     with pytest.raises(VerificationTakesTooLong, match=r"entry 2 takes more than 2 s; `ledger verify` has no such limit"):
         replay.read(*second)
+
+
+def exported(definition: LedgerDefinition, *acts: Written) -> str:
+    return as_csv(spend_rows(Entry.model_validate_json(text) for text, _ in history(definition, acts)))
+
+
+@pytest.mark.parametrize(
+    ("acts", "told"),
+    [
+        ([(1.0, ANN, ALL)], "reservations are made before they end, got 'none for entry 2'"),
+        ([(1.0, ANN, Approved(reservation="r"))], "reservations are made before they end, got 'none for entry 2'"),
+        ([(1.0, ANN, reserved((*HALF, 0)))], "charges are of 1 limits, got 'another one in entry 2'"),
+        ([MADE, (2.0, ANN, Committed(reservation="r", released=None, charge=()))], "charges are of 1 limits, got 'another one in entry 2'"),
+    ],
+)
+def test_an_export_of_what_is_not_sound_is_refused(acts: list[Written], told: str) -> None:
+    with pytest.raises(InvalidParameter, match=told):
+        exported(ledger(), *acts)
+
+
+@pytest.mark.parametrize("key", ["=1+1", "+1", "-1", "@SUM(1)", "\t=1", "\r=1", "\n =1"])
+def test_a_spreadsheet_computes_nothing_of_an_export(key: str) -> None:
+    (_, row) = csv.reader(io.StringIO(exported(ledger(), (1.0, key, reserved(HALF))), newline=""))
+    assert row[3] == "'" + "".join(one if one.isprintable() else " " for one in key)
