@@ -6,7 +6,7 @@ Profiles (delta as a function of epsilon) may not be summed up under such choice
 from __future__ import annotations
 
 from zetadp.accountants.filters.budgets import Budget, GdpBudget, PureBudget, ZcdpBudget
-from zetadp.accountants.filters.filter import AnyBudget, Filter, Price, Steps
+from zetadp.accountants.filters.filter import AnyBudget, Filter, Price, Steps, repetitions
 from zetadp.accountants.filters.renyi_budgets import DEFAULT_ORDERS, RdpBudget, RdpTargetBudget
 from zetadp.accountants.filters.spends import AnySpend, GdpSpend, PureSpend, RdpSpend, Spend, ZcdpSpend
 
@@ -28,4 +28,5 @@ __all__ = [
     "Steps",
     "ZcdpBudget",
     "ZcdpSpend",
+    "repetitions",
 ]

@@ -7,6 +7,7 @@ million tiny spends are never counted short, in constant time a spend.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Annotated, Self, TypeAlias, final
 
@@ -93,13 +94,7 @@ class Filter(Value):
 
     def repetitions(self, price: Price) -> int | None:
         """Exactly how many spends of this price are admitted one after the other from here on; None if it costs nothing."""
-        fits: list[float] = []
-        for grid, spent, step in zip(self.budget.grids, self.spent, price.steps, strict=True):
-            rest = grid.limit - spent
-            fits.append((math.inf if rest >= 0 else -1) if step == 0 else rest // step)
-        # The sums after n spends are within the k-th limit exactly where n <= fits[k]; the rule allows less and less as n grows.
-        kept = max(n for n in fits if self.budget.is_kept([n <= most for most in fits]))
-        return None if kept == math.inf else int(kept)
+        return repetitions(self.budget, [grid.limit - spent for grid, spent in zip(self.budget.grids, self.spent, strict=True)], price)
 
     def admits(self, spend: Spend | Price) -> bool:
         """Whether ``spend`` would succeed. Raises as it does, except for BudgetExceeded."""
@@ -190,3 +185,17 @@ class Filter(Value):
         k = max(failing, key=lambda k: Fraction(rests[k], steps[k]))
         requested, remaining = (budget.shown(budget.grids[k].amount(max(0, amount))) for amount in (steps[k], rests[k]))
         return BudgetExceeded(budget.quantities[k], requested, remaining)
+
+
+def repetitions(budget: AnyBudget, rests: Sequence[int], price: Price) -> int | None:
+    r"""How many spends of this price fit one after the other; None if it costs nothing.
+
+    Args:
+      rests: what is left of each limit, in steps of the budget's grids; below 0 nothing fits, even at price 0.
+    """
+    fits: list[float] = []
+    for rest, step in zip(rests, price.steps, strict=True):
+        fits.append((math.inf if rest >= 0 else -1) if step == 0 else rest // step)
+    # The sums after n spends are within the k-th limit exactly where n <= fits[k]; the rule allows less and less as n grows.
+    kept = max(n for n in fits if budget.is_kept([n <= most for most in fits]))
+    return None if kept == math.inf else max(0, int(kept))

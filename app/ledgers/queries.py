@@ -12,6 +12,7 @@ from zetadp.app.ledgers.entries import Approved, Entry, Reserved, Settlement
 from zetadp.app.ledgers.errors import LedgerNotFound, ReservationHeld, ReservationNotFound
 from zetadp.app.ledgers.ledger_definition import LedgerDefinition, stored_definition
 from zetadp.app.ledgers.resources import Balance, Head, Ledger, Reservation, balance_of, reservation_of
+from zetadp.app.ledgers.rows import analyst_row
 from zetadp.app.ledgers.states import LedgerState
 from zetadp.app.ledgers.sums import Sums
 from zetadp.app.tables.ledgers import LedgerEntryRow, LedgerJobRow, LedgerRow, LedgerUserRow
@@ -54,6 +55,17 @@ def sums_of(session: Session, row: LedgerRow, user: str | None) -> Sums:
         raise InvalidParameter("user", "given: this ledger protects each user", None)
     stored = session.get(LedgerUserRow, (row.id, user))
     return Sums.empty(definition) if stored is None else Sums.read(stored.sums)
+
+
+def quota_left(session: Session, row: LedgerRow, key: str | None) -> tuple[int, ...] | None:
+    """What is left of a key's quota, for each limit in steps of its grid: nothing without one; None where the ledger has no quotas."""
+    definition = stored_definition(row.definition)
+    if definition.rules is None or definition.rules.quotas is None:
+        return None
+    stored = session.get(LedgerUserRow, (row.id, analyst_row(key)))
+    spent = (Sums.empty(definition) if stored is None else Sums.read(stored.sums)).spent
+    # Less than nothing, so that what costs nothing doesn't fit either.
+    return definition.rules.quota_rests(definition.budget, key, spent) or (-1,) * len(spent)
 
 
 def user_balance(session: Session, row: LedgerRow, user: str) -> Balance:

@@ -121,7 +121,7 @@ class ReservationPage(Value):
 
 @final
 class Projection(Value):
-    r"""Exactly how much more fits at the moment.
+    r"""Exactly how much more fits at the moment, for the key that asks where keys have quotas.
 
     Attributes:
       separately: the number of such spends, reserved one after the other; null: unlimited, since they cost nothing.

@@ -69,17 +69,25 @@ class Rules(Value):
           BudgetExceeded: the key has no quota, even for what costs nothing, or its share is exceeded. Whole steps are compared, the
             share rounded down.
         """
-        share = next((Fraction(quota.share) for quota in self.quotas or () if quota.key == key), None)
-        if share is None:
+        mosts = self._mosts(budget, key)
+        if mosts is None:
             requested = budget.shown(budget.grids[0].amount(price.steps[0]))
             raise BudgetExceeded(f"{budget.quantities[0]} of the quota of key {key}, which has none,", requested, 0.0)
-        mosts = [int(share * max(grid.limit, 0)) for grid in budget.grids]
         within = [had + step <= most for had, step, most in zip(spent, price.steps, mosts, strict=True)]
         if budget.is_kept(within):
             return
         k = within.index(False)
         requested, left = (budget.shown(budget.grids[k].amount(max(0, steps))) for steps in (price.steps[k], mosts[k] - spent[k]))
         raise BudgetExceeded(f"{budget.quantities[k]} of the quota of key {key}", requested, left)
+
+    def quota_rests(self, budget: AnyBudget, key: str | None, spent: tuple[int, ...]) -> tuple[int, ...] | None:
+        """What is left of this key's quota, for each limit in steps of its grid; None where it has none."""
+        mosts = self._mosts(budget, key)
+        return None if mosts is None else tuple(most - had for most, had in zip(mosts, spent, strict=True))
+
+    def _mosts(self, budget: AnyBudget, key: str | None) -> list[int] | None:
+        share = next((Fraction(quota.share) for quota in self.quotas or () if quota.key == key), None)
+        return None if share is None else [int(share * max(grid.limit, 0)) for grid in budget.grids]
 
     def check_settler(self, reservation: str, key: str | None, maker: str | None, approver: str | None, *, frees: bool) -> None:
         r"""Checks who settles a reservation, where two keys are asked for.

@@ -27,6 +27,7 @@ from zetadp.app.ledgers.queries import (
     found_ledger,
     found_reservation,
     ledger_of,
+    quota_left,
     reservations_of,
     sums_of,
     user_balance,
@@ -90,15 +91,17 @@ class LedgerService:
             return ledger_of(session, found_ledger(session, tenant, ledger_id))
 
     def page(self, tenant: str, state: LedgerState | None, before: str | None, limit: int) -> LedgerPage:
-        """At most ``limit`` ledgers that are older than ``before``, newest first."""
+        """At most ``limit`` ledgers that are older than ``before``, newest first; what is overdue is settled first."""
         query = select(LedgerRow).where(LedgerRow.tenant == tenant).order_by(LedgerRow.id.desc()).limit(limit + 1)
         if state is not None:
             query = query.where(LedgerRow.state == state)
         if before is not None:
             query = query.where(LedgerRow.id < before)
+        moment = now()
         with self._database.reading() as session:
             rows = list(session.scalars(query))
-            ledgers = tuple(ledger_of(session, row) for row in rows[:limit])
+            found = [(ledger_of(session, row), _is_due(row, moment)) for row in rows[:limit]]
+        ledgers = tuple(self.get(tenant, ledger.id) if is_due else ledger for ledger, is_due in found)
         return LedgerPage(ledgers=ledgers, next=rows[limit - 1].id if len(rows) > limit else None)
 
     def close(self, tenant: str, ledger_id: str, by: str | None, key: str | None) -> Ledger:
@@ -200,13 +203,14 @@ class LedgerService:
         with self._database.reading() as session:
             return user_balance(session, found_ledger(session, tenant, ledger_id), user)
 
-    def project(self, tenant: str, ledger_id: str, spend: Spent, user: str | None) -> Projection:
-        """How many more such spends fit. Raises LedgerNotFound and as ``reserve``."""
+    def project(self, tenant: str, ledger_id: str, spend: Spent, user: str | None, by: str | None) -> Projection:
+        """How many more such spends fit, for this key where keys have quotas. Raises LedgerNotFound and as ``reserve``."""
         self.get(tenant, ledger_id)
         with self._database.reading() as session:
             row = found_ledger(session, tenant, ledger_id)
             definition, sums = stored_definition(row.definition), sums_of(session, row, user)
-        return projected(definition, sums, spend, self._pricing_seconds)
+            quota = quota_left(session, row, by)
+        return projected(definition, sums, spend, self._pricing_seconds, quota)
 
     def verify(self, tenant: str, ledger_id: str) -> ChainReport:
         """Check the whole history and every figure stored with it. Raises LedgerNotFound, VerificationTakesTooLong."""

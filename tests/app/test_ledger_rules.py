@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from sqlalchemy import update
 
 from tests.app.ledgers_harness import KINDS, TENANT, databases, pure
+from zetadp.accountants import Release
 from zetadp.accountants.filters import PureBudget, RdpSpend, RdpTargetBudget
 from zetadp.app.kit.database import Database, now
 from zetadp.app.ledgers import book
@@ -24,6 +25,7 @@ from zetadp.app.ledgers.resources import Ledger, Reservation
 from zetadp.app.ledgers.service import LedgerService
 from zetadp.app.ledgers.verification import verify_history
 from zetadp.app.tables.ledgers import LedgerUserRow
+from zetadp.mechanisms import Laplace, Sensitivity
 from zetadp.mechanisms.errors import BudgetExceeded, InvalidParameter
 
 ANN, BEN, EVE = "ann", "ben", "eve"
@@ -101,6 +103,22 @@ def test_a_quota_counts_where_one_order_of_several_is_enough(service: LedgerServ
     with pytest.raises(BudgetExceeded, match="quota"):
         reserve(service, ledger, RdpSpend(orders=(8.0, 16.0), values=(0.2 * limits[0], 0.1 * limits[1])))
     check_sound(service, ledger)
+
+
+def test_a_projection_is_for_the_key_that_asks(service: LedgerService) -> None:
+    quotas = [{"key": ANN, "share": 0.5}, {"key": BEN, "share": 1.0}]
+    ledger = opened(service, "projected quotas", PureBudget(epsilon=1.0), rules={"quotas": quotas})
+    reserve(service, ledger, pure(0.25))
+    event = Release(mechanism=Laplace(scale=8.0, sensitivity=Sensitivity(l1=1.0, adjacency="add_remove", unit="record")))
+    for key, fits in ((ANN, 2), (BEN, 6), (EVE, 0), (None, 0)):
+        found = service.project(TENANT, ledger.id, event, None, key)
+        assert (found.separately, found.together, found.after is None) == (fits, fits, fits == 0)
+    # What costs nothing is unlimited for those who have a quota, and no other.
+    assert [service.project(TENANT, ledger.id, pure(0.0), None, key).separately for key in (ANN, EVE)] == [None, 0]
+    for _ in range(2):
+        reserve(service, ledger, event)
+    with pytest.raises(BudgetExceeded, match="of the quota of key ann"):
+        reserve(service, ledger, event)
 
 
 def test_a_quota_that_was_changed_in_the_tables_is_found(service: LedgerService, database: Database) -> None:
@@ -217,6 +235,15 @@ def test_a_clock_that_was_ahead_begins_no_period_twice(service: LedgerService, d
     assert "its time is ahead of this machine's clock" in service.verify(TENANT, ledger.id).problems[0]
     days[0] = 91
     check_sound(service, ledger)
+
+
+def test_a_list_shows_budgets_of_the_present_period(service: LedgerService, days: list[int]) -> None:
+    ledger = opened(service, "listed", renews_after_days=90)
+    service.commit(TENANT, ledger.id, reserve(service, ledger, pure(0.5)).id, None, ANN, None)
+    days[0] = 91
+    found = next(one for one in service.page(TENANT, None, None, 200).ledgers if one.id == ledger.id)
+    assert found.balance is not None
+    assert (found.balance.limits[0].committed, found.renews_at) == (0.0, ledger.created + timedelta(days=180))
 
 
 def test_a_renewal_before_its_time_is_found(service: LedgerService, days: list[int]) -> None:

@@ -141,7 +141,7 @@ def test_a_job_that_does_not_fit_fails_with_what_is_left_and_never_starts(
     first = submitted(jobs, ledger)
     with database.reading() as session:
         spend = spend_of_job(session, TENANT, first.id)
-    more = ledgers.project(TENANT, ledger.id, spend, None).separately
+    more = ledgers.project(TENANT, ledger.id, spend, None, None).separately
     assert more is not None
     for _ in range(more):
         submitted(jobs, ledger)
