@@ -258,6 +258,7 @@ SURE = {"expected_batch_size": 700, "noise_multiplier": 8.0, "audit": MARKS}
 MARKED: dict[str, tuple[Algorithm, dict[str, Any]]] = {
     "poisson": (ZetaDpSgd, SURE),
     "adaptive": (ZetaDpSgd, SURE | {"clipping": ADAPTIVE}),
+    "per layer": (ZetaDpSgd, SURE | {"clipping": {"kind": "per_layer"}}),
     "allocation": (ZetaDpSgd, {"audit": MARKS} | SAMPLERS["allocation"]),
     "cyclic": (ZetaDpSgd, {"audit": MARKS} | SAMPLERS["cyclic"]),
     "federated": (FederatedZetaDpSgd, {"audit": MARKS, "expected_batch_size": 160}),
@@ -307,8 +308,9 @@ def test_marks_are_refused_where_they_would_crowd_samples_or_noise_is_correlated
 
 
 @pytest.mark.slow
-def test_a_run_taken_up_again_keeps_coins_and_scores(tmp_path: Path) -> None:
-    spec = audited()
+@pytest.mark.parametrize("kind", ["canaries", "marks"])
+def test_a_run_taken_up_again_keeps_coins_and_scores(kind: str, tmp_path: Path) -> None:
+    spec = audited(audit={"kind": kind, "canaries": CANARIES})
     whole = run(spec, tmp_path / "whole")
     steps: list[TrainingEvent] = []
     settings = RuntimeSpec.model_validate(RUNTIME.model_dump() | {"checkpoint_seconds": 0.0})

@@ -280,9 +280,8 @@ class PrivateLoop:
         """The units to sample among: the site's own, and at the first site also the canaries or marks that take part."""
         if site is not self.sites[0]:
             return site.units
-        if self.marks is not None:
-            return torch.cat((site.units, self.marks.units(state.canaries, site.units.device)))
-        return site.units if self.canaries is None else torch.cat((site.units, self.canaries.members(state.canaries)))
+        audited = self.canaries if self.marks is None else self.marks
+        return site.units if audited is None else torch.cat((site.units, audited.members(state.canaries, site.units.device)))
 
     def released_dtype(self, state: TrainingState) -> torch.dtype:
         """The type of a released vector."""

@@ -17,10 +17,10 @@ from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data import DataSet, DataSetOnDisk
 from zetadp.trainer.data.splits import Keys, record_keys
 from zetadp.trainer.engine.gradients.augmented import with_variants
-from zetadp.trainer.engine.gradients.canaries import Canaries, scores_of, with_canaries
+from zetadp.trainer.engine.gradients.canaries import Canaries, with_canaries
 from zetadp.trainer.engine.gradients.clipping import ClippedGradients
 from zetadp.trainer.engine.gradients.contributions import check_contributions
-from zetadp.trainer.engine.gradients.marks import Marks, marked_scores
+from zetadp.trainer.engine.gradients.marks import Marks
 from zetadp.trainer.engine.gradients.problem import Problem
 from zetadp.trainer.engine.loaded_network import LoadedNetwork, records_of
 from zetadp.trainer.engine.loop import PrivateLoop, Site, TrainingState
@@ -282,10 +282,8 @@ class PreparedNetwork(PreparedRun):
         plan, audit = self._plan, None
         noise_test = self._watch.findings(self._setting.team, self._setting.device)
         if self._auditing is not None:
-            of_records = isinstance(self._auditing, Canaries)
-            scores = scores_of(state.canaries) if of_records else marked_scores(state.canaries)
-            claim = accountants.profile(plan.event)
-            audit = findings_of("canaries" if of_records else "marks", scores, claim, plan.delta)
+            scores, claim = self._auditing.scores(state.canaries), accountants.profile(plan.event)
+            audit = findings_of(self._auditing.KIND, scores, claim, plan.delta)
         sample_test = self._loop.samples.findings(self._setting.team, self._setting.device)
         return Ending(self._origin, GENERATOR, self._loaded.layout.real_parameters, noise_test, sample_test, audit)
 

@@ -9,21 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import cast, final
+from typing import ClassVar, Literal, cast, final
 
 import torch
 from torch import Tensor
 from torch.func import functional_call  # pyright: ignore[reportPrivateImportUsage]
 
 from zetadp.accountants.audit import Scores, at_quantiles
-from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.engine.gradients.audited_units import MEMBERS, SCORES, AuditedUnits
 from zetadp.trainer.engine.gradients.clipping import ClippedGradients
 from zetadp.trainer.engine.gradients.lazy_rows import LazyRows
 from zetadp.trainer.engine.gradients.probe import mode
 from zetadp.trainer.engine.gradients.problem import Problem
 from zetadp.trainer.layers.flat_parameters import as_real
-
-MEMBERS, SCORES = "members", "scores"
 
 BEYOND = 4.0
 """How many times the bound a canary's gradient should be at the start, so that it would stand out if it weren't clipped."""
@@ -37,7 +35,7 @@ _STEP = 1e-2
 
 @final
 @dataclass(frozen=True)
-class Canaries:
+class Canaries(AuditedUnits):
     r"""The canaries of one run; what has been learned about them so far is in the training state.
 
     Attributes:
@@ -46,6 +44,8 @@ class Canaries:
       first: number of the first canary; the units before it are real.
       classes: the number of classes of a classification; None otherwise.
     """
+
+    KIND: ClassVar[Literal["canaries", "marks"]] = "canaries"
 
     problem: Problem
     clipped: ClippedGradients
@@ -57,15 +57,9 @@ class Canaries:
         """The number of canaries, whether they take part or not."""
         return self.problem.units - self.first
 
-    def begin(self, stream: RandomStream) -> dict[str, Tensor]:
-        """The state before the first step: fair coins, and no scores."""
-        members = torch.from_numpy(stream.uniform(self.count) < 0.5)
-        return {MEMBERS: members, SCORES: torch.zeros(self.count, dtype=torch.float64)}
-
-    def members(self, state: Mapping[str, Tensor]) -> Tensor:
-        """Numbers of the units that take part, int64."""
-        found = torch.nonzero(state[MEMBERS]).squeeze(1) + self.first
-        return found.to(self.problem.features.device)
+    def scores(self, state: Mapping[str, Tensor]) -> Scores:
+        """What has been learned about the canaries, in the form that audits read."""
+        return at_quantiles(state[MEMBERS].numpy(), state[SCORES].numpy())
 
     def prepare(self, step: int) -> None:
         """Sets new targets for this step, so that the network can't memorise them and stop moving for them."""
@@ -106,11 +100,6 @@ class Canaries:
         with torch.no_grad(), mode(problem.network, training=False):
             for some, wanted in zip(features.split(_RECORDS_AT_ONCE), targets.split(_RECORDS_AT_ONCE), strict=True):
                 yield problem.losses(functional_call(problem.network, parameters, (some,)), wanted)
-
-
-def scores_of(state: Mapping[str, Tensor]) -> Scores:
-    """What has been learned about the canaries, in the form that audits read."""
-    return at_quantiles(state[MEMBERS].numpy(), state[SCORES].numpy())
 
 
 def with_canaries(problem: Problem, count: int, bound: float, classes: int | None) -> Problem:

@@ -10,18 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, Literal, final
 
 import torch
 from torch import Tensor
 
 from zetadp.accountants.audit import Scores
-from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.engine.gradients.audited_units import MEMBERS, SCORES, AuditedUnits
 from zetadp.trainer.engine.gradients.clipping import scaled_down
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
 from zetadp.trainer.specs.sampling import CyclicPoissonSampling
-
-MEMBERS, SCORES = "members", "scores"
 
 BEYOND = 4.0
 """How many times the bound a mark's gradient is before it is clipped."""
@@ -34,32 +32,33 @@ _LARGEST_SHIFT = 20.0
 
 @final
 @dataclass(frozen=True)
-class Marks:
+class Marks(AuditedUnits):
     r"""The marks of one run; what has been learned about them so far is in the training state.
 
     Attributes:
       plan: of the run.
       first: number of the first mark among the units; those before it are real.
-      count: the number of marks, whether they take part or not.
+      marks: their number, whether they take part or not.
     """
+
+    KIND: ClassVar[Literal["canaries", "marks"]] = "marks"
 
     plan: ExecutionPlan
     first: int
-    count: int
+    marks: int
+
+    @property
+    def count(self) -> int:
+        return self.marks
 
     @property
     def _shift(self) -> float:
         """How far a mark in the sample moves its number, over the deviation of the noise there, if all is as planned."""
         return min(self.plan.clipping.sensitivity / self.plan.noise_std, _LARGEST_SHIFT)
 
-    def begin(self, stream: RandomStream) -> dict[str, Tensor]:
-        """The state before the first step: fair coins, and no scores."""
-        members = torch.from_numpy(stream.uniform(self.count) < 0.5)
-        return {MEMBERS: members, SCORES: torch.zeros(self.count, dtype=torch.float64)}
-
-    def units(self, state: Mapping[str, Tensor], device: torch.device) -> Tensor:
-        """Numbers of the units to sample among with everybody else, int64."""
-        return (torch.nonzero(state[MEMBERS]).squeeze(1) + self.first).to(device)
+    def scores(self, state: Mapping[str, Tensor]) -> Scores:
+        """What has been learned about the marks, in the form that audits read."""
+        return Scores(state[MEMBERS].numpy(), state[SCORES].numpy(), CUTS)
 
     def split(self, sample: Tensor) -> tuple[Tensor, Tensor]:
         """The real units of a sample, and the places of marks in it."""
@@ -105,8 +104,3 @@ def _log_ratio(values: Tensor, shift: float, probability: float) -> Tensor:
     """log(1 - q + q e^(a x - a^2 / 2)), without overflow."""
     exponents = shift * values - 0.5 * shift**2 + torch.tensor(probability, dtype=torch.float64).log()
     return torch.logaddexp(exponents, torch.tensor(1.0 - probability, dtype=torch.float64).log().expand_as(exponents))
-
-
-def marked_scores(state: Mapping[str, Tensor]) -> Scores:
-    """What has been learned about the marks, in the form that audits read."""
-    return Scores(state[MEMBERS].numpy(), state[SCORES].numpy(), CUTS)
