@@ -29,22 +29,33 @@ from zetadp.app.ledgers.entries import Charge
 from zetadp.app.ledgers.errors import CostTakesTooLong
 from zetadp.app.ledgers.ledger_definition import LedgerDefinition, stored_definition
 from zetadp.app.ledgers.pricing import price_of
-from zetadp.app.ledgers.queries import found_ledger, found_reserved
-from zetadp.app.ledgers.rows import SERVICE
+from zetadp.app.ledgers.queries import found_ledger, found_reserved, waits_for_approval
+from zetadp.app.ledgers.rows import SERVICE, Requester
 from zetadp.app.tables.jobs import JobEventRow, JobRow
 from zetadp.app.tables.ledgers import LedgerEntryRow, LedgerJobRow, LedgerRow
 from zetadp.mechanisms.errors import InvalidParameter, PrivacyError
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
 from zetadp.trainer.specs.report import Failed, Stopped
 
+WAITS = "it waits for an approval by a second key: approve reservation {} of its ledger, then resume the job"
+"""Why a job is paused once it is prepared, with the id of its reservation."""
+
 PART_SECONDS = 2.0
 """How long computing the cost of what was released may take while the job is locked; beyond it, all of the plan counts."""
 
 
 def charge_job(session: Session, job: JobRow, priced: Priced) -> None:
-    """Reserve a job's plan, in the transaction that queues the job. Raises as ``reserve_in``."""
-    made = reserve_in(session, job.tenant, priced, job.id)
+    """Reserve a job's plan, in the transaction that queues the job, or pauses it until that is approved. Raises as ``reserve_in``."""
+    made = reserve_in(session, job.tenant, priced, Requester(key_id=job.spender), job.id, job.purpose)
     session.merge(LedgerJobRow(job_id=job.id, ledger_id=priced.ledger_id, reservation_id=made.id, attempt=job.attempt))
+
+
+def unapproved(session: Session, job: JobRow) -> str | None:
+    """The reservation that must be approved before the job may run; None if none must."""
+    charged = session.get(LedgerJobRow, job.id)
+    if charged is None or not waits_for_approval(session, charged.ledger_id, charged.reservation_id):
+        return None
+    return charged.reservation_id
 
 
 def charge_again(session: Session, job: JobRow) -> None:

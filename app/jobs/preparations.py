@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from zetadp.accountants.filters import Price
 from zetadp.app.jobs.attempts import end, lose
-from zetadp.app.jobs.charges import charge_job
+from zetadp.app.jobs.charges import WAITS, charge_job, unapproved
 from zetadp.app.jobs.document import TrainingAsked, TrainingDocument, asked_training
 from zetadp.app.jobs.errors import LeaseLost
 from zetadp.app.jobs.events import Logged
@@ -106,7 +106,7 @@ class Preparations:
             return session.scalar(select(JobRow.id).where(*own)) is not None
 
     def queue(self, preparation: Preparation, plan: AnyPlan, price: Price | None) -> None:
-        r"""Store the plan, reserve its price and queue the job: all or nothing.
+        r"""Store the plan, reserve its price and queue the job, or pause it until the reservation is approved: all or nothing.
 
         Raises:
           PreparationSuperseded: the job waits for it no longer.
@@ -119,7 +119,11 @@ class Preparations:
             if preparation.ledger is not None:
                 assert price is not None  # computed wherever a ledger is named
                 charge_job(session, job, Priced(preparation.ledger[0], plan.event, price))
-            change_state(session, job, JobState.QUEUED)
+            waiting = unapproved(session, job)
+            if waiting is None:
+                change_state(session, job, JobState.QUEUED)
+            else:
+                change_state(session, job, JobState.PAUSED, WAITS.format(waiting))
 
     def fail(self, preparation: Preparation, reason: str, lines: Sequence[str] = ()) -> None:
         """End the job as failed; ``lines`` of the process's log go into its history before. Raises PreparationSuperseded."""

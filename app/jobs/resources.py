@@ -3,9 +3,9 @@ r"""What the REST interface shows of jobs. Domain types appear as they are; only
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, final
+from typing import Annotated, Self, final
 
-from pydantic import AwareDatetime, Field, Strict
+from pydantic import AwareDatetime, Field, Strict, model_validator
 
 from zetadp.app.calculators.schemas import example
 from zetadp.app.jobs.calculation import CalculationKind, CalculationResult
@@ -13,8 +13,10 @@ from zetadp.app.jobs.document import Labels
 from zetadp.app.jobs.events import Artifact, JobEventRecord
 from zetadp.app.jobs.needs import Resources
 from zetadp.app.jobs.webhooks.secrets import WebhookSecret
+from zetadp.app.ledgers.rules import Purpose
 from zetadp.app.tables.job_states import JobState
 from zetadp.mechanisms.base import Extended, Value
+from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import AnyTrainingSpec, RuntimeSpec
 from zetadp.trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
 from zetadp.trainer.specs.report import Metrics
@@ -57,7 +59,9 @@ class JobSubmission(Value):
       timeout_seconds: the job fails once workers have worked on it longer, over all attempts; what it released stays in its checkpoint.
       webhook: an address to notify of every change of its state.
       ledger: the budget that its whole plan is reserved from before it is queued, or else the job fails; when it ends it settles what it
-        released. If retried it is charged again. Without a ledger no budget is kept.
+        released. If retried it is charged again, to whoever retries. Without a ledger no budget is kept. Where its rules ask for a second
+        key, the job is paused once it has been prepared, and can be resumed when its reservation is approved.
+      purpose: what it is for, in the ledger's history; one of the purposes that the ledger's rules name, if they do.
     """
 
     model_config = example({"spec": ZetaDpSgd.example().model_dump(mode="json", exclude_none=True), "labels": {"purpose": "pilot"}})
@@ -70,6 +74,13 @@ class JobSubmission(Value):
     timeout_seconds: Annotated[float, Field(gt=0.0, le=LONGEST_TIMEOUT, allow_inf_nan=False)] | None = None
     webhook: Webhook | None = None
     ledger: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = None
+    purpose: Purpose | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.purpose is not None and self.ledger is None:
+            raise InvalidParameter("purpose", "absent without a ledger, whose history names it", self.purpose)
+        return self
 
 
 @final

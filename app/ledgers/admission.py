@@ -37,10 +37,10 @@ class Priced:
     price: Price
 
 
-def reserve_in(session: Session, tenant: str, priced: Priced, job: str) -> Reservation:
-    """Set a job's price aside, for the service. Raises LedgerNotFound and ``REFUSALS``."""
+def reserve_in(session: Session, tenant: str, priced: Priced, requester: Requester, job: str, purpose: Purpose | None) -> Reservation:
+    """Set a job's price aside, for the key that submitted it. Raises LedgerNotFound and ``REFUSALS``."""
     with locked(session, tenant, priced.ledger_id, SERVICE) as book:
-        return reserve_on(session, book, priced, SERVICE, job=job)
+        return reserve_on(session, book, priced, requester, job=job, purpose=purpose)
 
 
 def reserve_on(

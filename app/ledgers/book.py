@@ -42,7 +42,7 @@ from zetadp.app.ledgers.errors import (
 from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Spent, stored_definition
 from zetadp.app.ledgers.pricing import check_part
 from zetadp.app.ledgers.requests import ChargedUsers, Expiry
-from zetadp.app.ledgers.rows import SERVICE, Requester, analyst_row, entry_row
+from zetadp.app.ledgers.rows import SERVICE, Requester, analyst_row, entry_row, is_by_service
 from zetadp.app.ledgers.rules import Purpose, Rules
 from zetadp.app.ledgers.statements import (
     ADD,
@@ -181,7 +181,7 @@ class Book:
         reserved = self._reserved(reservation_id)
         if self._asks_for_approval and self._approver(reservation_id) is None:
             raise ReservationNotApproved(reservation_id)
-        self._check_settler(reservation_id, frees=part is not None)
+        self._check_settler(reserved, frees=part is not None)
         released, kept = None, reserved.charge
         if part is not None:
             released, price = part
@@ -193,7 +193,7 @@ class Book:
     def release(self, reservation_id: str) -> None:
         """Free the whole reservation: nothing of it was released. Raises ReservationNotFound, ReservationSettled, SettlerRefused."""
         reserved = self._reserved(reservation_id)
-        self._check_settler(reservation_id, frees=True)
+        self._check_settler(reserved, frees=True)
         self._settle(reserved, Released(reservation=reservation_id), None, self._requester)
 
     def approve(self, reservation_id: str) -> None:
@@ -313,11 +313,12 @@ class Book:
         rows = self._connection.execute(RESERVATION, {"ledger": self._id, "reservation": reservation_id}).all()
         return next((Entry.model_validate_json(row.text).by for row in rows if row.kind == "approved"), None)
 
-    def _check_settler(self, reservation_id: str, *, frees: bool) -> None:
-        if self._asks_for_approval:
+    def _check_settler(self, reserved: Reserved, *, frees: bool) -> None:
+        key = self._requester.key_id
+        if self._asks_for_approval and not is_by_service(reserved, key):
             assert self._definition.rules is not None  # they ask
-            maker, approver = self._entry_of(reservation_id).by, self._approver(reservation_id)
-            self._definition.rules.check_settler(reservation_id, self._requester.key_id, maker, approver, frees=frees)
+            maker, approver = self._entry_of(reserved.reservation).by, self._approver(reserved.reservation)
+            self._definition.rules.check_settler(reserved.reservation, key, maker, approver, frees=frees)
 
     def _entry_of(self, reservation_id: str) -> Entry:
         """The entry that made a reservation, which is there."""

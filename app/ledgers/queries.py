@@ -120,10 +120,27 @@ def check_not_held(session: Session, tenant: str, ledger_id: str, reservation_id
 
 
 def check_for_jobs(definition: LedgerDefinition) -> None:
-    """Raises InvalidParameter: a job can't be charged to this ledger."""
-    if definition.rules is not None:
-        raise InvalidParameter("ledger", "one without rules: a job's reservation has no purpose, analyst or approval", definition.name)
+    """Raises InvalidParameter: no job can be charged to this ledger."""
     if definition.protects != "data_set":
         raise InvalidParameter(
             "ledger", "one that protects a data set as a whole: a job doesn't say whose records it uses", definition.name
         )
+
+
+def check_job_rules(definition: LedgerDefinition, key: str | None, purpose: str | None) -> None:
+    """Raises InvalidParameter: the ledger's rules refuse a job of this key for this purpose, whatever it costs."""
+    rules = definition.rules
+    if rules is None:
+        return
+    rules.check_purpose(purpose)
+    if rules.quotas is not None and key not in {quota.key for quota in rules.quotas}:
+        raise InvalidParameter("ledger", f"one in which key {key} has a quota", definition.name)
+
+
+def waits_for_approval(session: Session, ledger_id: str, reservation_id: str) -> bool:
+    """Whether nothing of a reservation may be released yet, since the ledger's rules ask for a second key's approval."""
+    text = session.execute(select(LedgerRow.definition).where(LedgerRow.id == ledger_id)).scalar_one()
+    rules = stored_definition(text).rules
+    if rules is None or rules.approval != "second_key":
+        return False
+    return found_reservation(session, ledger_id, reservation_id).approved_by is None

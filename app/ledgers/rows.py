@@ -23,6 +23,11 @@ SERVICE = Requester()
 """The service itself."""
 
 
+def is_by_service(reserved: Reserved, key: str | None) -> bool:
+    """Whether the service settles what it reserved for a job: it does so without a key, by what the job has or may have released."""
+    return reserved.job is not None and key is None
+
+
 def analyst_row(key: str | None) -> str:
     """The name of the row with an analyst's sums, which no user can have."""
     return f"#{key}"

@@ -36,7 +36,7 @@ from zetadp.app.ledgers.errors import CostTakesTooLong, SettlerRefused, Verifica
 from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Spent
 from zetadp.app.ledgers.pricing import check_part, price_of
 from zetadp.app.ledgers.resources import Balance, Head, balance_of, spent_by
-from zetadp.app.ledgers.rows import Requester, analyst_row, entry_row
+from zetadp.app.ledgers.rows import Requester, analyst_row, entry_row, is_by_service
 from zetadp.app.ledgers.rules import Rules
 from zetadp.app.ledgers.states import LedgerState
 from zetadp.app.ledgers.sums import Sums
@@ -272,7 +272,7 @@ class Replay:
             if entry.time < made.expires:
                 self.note("it lapses before its time")
         else:
-            self._check_settler(act, entry.by)
+            self._check_settler(act, made, entry.by)
         if isinstance(act, Committed):
             if act.released is None and kept != made.charge:
                 raise _Broken("all of it was released, but not all of it is committed")
@@ -286,12 +286,13 @@ class Replay:
         for holder in (*(made.users or ("",)), *own):
             self.balances[holder] = self.sums(holder).settled_at(made.charge, None if is_free else kept)
 
-    def _check_settler(self, act: Committed | Released, by: str | None) -> None:
+    def _check_settler(self, act: Committed | Released, made: Reserved, by: str | None) -> None:
         rules, approver = self._known().rules or Rules(), self.approved.get(act.reservation)
         if isinstance(act, Committed) and rules.approval == "second_key" and approver is None:
             self.note("it was committed without an approval")
         is_whole = isinstance(act, Committed) and act.released is None
-        rules.check_settler(act.reservation, by, self.makers[act.reservation], approver, frees=not is_whole)
+        if not is_by_service(made, by):
+            rules.check_settler(act.reservation, by, self.makers[act.reservation], approver, frees=not is_whole)
 
     def _known(self) -> LedgerDefinition:
         if self.definition is None:

@@ -15,7 +15,7 @@ from zetadp.app.certificates.facts.statement import CERTIFICATE_FILE
 from zetadp.app.certificates.log.storing import stored_envelope
 from zetadp.app.certificates.policy.reading import operators_policy
 from zetadp.app.jobs.calculation import Calculation, CalculationDocument, CalculationResult
-from zetadp.app.jobs.charges import charge_again
+from zetadp.app.jobs.charges import WAITS, charge_again, unapproved
 from zetadp.app.jobs.document import TrainingAsked, asked_training, waiting_state
 from zetadp.app.jobs.errors import ArtifactNotFound, IdempotencyConflict, JobConflict, JobNotFound, TooManyJobs
 from zetadp.app.jobs.events import HISTORY, Artifact, ArtifactsStored, JobEventRecord
@@ -32,9 +32,9 @@ from zetadp.app.kit.database import Database, new_id, now
 from zetadp.app.kit.disk import check_room
 from zetadp.app.kit.settings import Settings
 from zetadp.app.kit.tracing import span, traceparent
-from zetadp.app.ledgers.errors import LedgerClosed
+from zetadp.app.ledgers.errors import LedgerClosed, ReservationNotApproved
 from zetadp.app.ledgers.ledger_definition import LedgerDefinition, stored_definition
-from zetadp.app.ledgers.queries import check_for_jobs, found_ledger
+from zetadp.app.ledgers.queries import check_for_jobs, check_job_rules, found_ledger
 from zetadp.app.ledgers.states import LedgerState
 from zetadp.app.storage.opening import Storage, storage_of
 from zetadp.app.submissions.planning import check_asked, check_policy, in_request
@@ -78,13 +78,17 @@ class ArtifactFile:
 
 @final
 class JobService:
-    """The jobs of one tenant; it can't see those of another."""
+    r"""The jobs of one tenant; it can't see those of another.
 
-    def __init__(self, settings: Settings, database: Database, queue: JobQueue, tenant: str) -> None:
+    Args:
+      key_id: of whoever asks, to whose quota of a ledger a job counts; None where no key was sent.
+    """
+
+    def __init__(self, settings: Settings, database: Database, queue: JobQueue, tenant: str, key_id: str | None = None) -> None:
         self._settings = settings
         self._database = database
         self._queue = queue
-        self._tenant = tenant
+        self._tenant, self._key_id = tenant, key_id
         self._destinations = Destinations(settings)
 
     @property
@@ -131,7 +135,7 @@ class JobService:
         if asked is not None:
             with self._database.reading() as session:
                 facts = self._known_facts(session, asked.spec)
-                budget = None if asked.ledger is None else self._checked_ledger(session, asked.ledger)
+                budget = None if asked.ledger is None else self._checked_ledger(session, asked.ledger, asked.purpose)
                 there = capacities(session)
             check_asked(asked.spec, asked.runtime, facts)
             if (policy := operators_policy(self._settings)) is not None:
@@ -177,8 +181,8 @@ class JobService:
     def act(self, job_id: str, action: Action) -> Job:
         """Cancel, pause, resume or retry the job; repeating it has no effect. Raises JobNotFound, or JobConflict if its state forbids it.
 
-        A job with a ledger is charged again when it is retried, which may raise LedgerClosed and BudgetExceeded; a retry may also raise
-        TooManyJobs.
+        A job with a ledger is charged again when it is retried, to this key, which may raise LedgerClosed and BudgetExceeded; a retry may
+        also raise TooManyJobs. A job whose reservation waits for an approval stays paused: resuming it raises ReservationNotApproved.
         """
         with self._database.writing() as session:
             row = self._found(locked(session, job_id), job_id)
@@ -195,12 +199,17 @@ class JobService:
                 lock_tenant(session, self._tenant)
                 self._check_quota(session)
                 if state is JobState.PREPARING and row.ledger is not None:
-                    self._checked_ledger(session, row.ledger)
+                    self._checked_ledger(session, row.ledger, row.purpose)
                 self._check_data(session, row)
-                row.worker_deaths, row.ran_seconds, row.events_deleted = 0, 0.0, None
+                row.worker_deaths, row.ran_seconds, row.events_deleted, row.spender = 0, 0.0, None, self._key_id
                 charge_again(session, row)
+            reason = None
+            if state is JobState.QUEUED and before is not state and (waiting := unapproved(session, row)) is not None:
+                if action is Action.RESUME:
+                    raise ReservationNotApproved(waiting)
+                state, reason = JobState.PAUSED, WAITS.format(waiting)
             if state is not before:
-                change_state(session, row, state)
+                change_state(session, row, state, reason)
             session.flush()
             job = resource(session, row)
         if state in (JobState.PREPARING, JobState.QUEUED):
@@ -261,7 +270,7 @@ class JobService:
         stored = latest(session, {"artifacts": [row.id]}).get((row.id, "artifacts"))
         return stored.artifacts if isinstance(stored, ArtifactsStored) and row.files_deleted is None else ()
 
-    def _checked_ledger(self, session: Session, ledger_id: str) -> LedgerDefinition:
+    def _checked_ledger(self, session: Session, ledger_id: str, purpose: str | None) -> LedgerDefinition:
         """The ledger that a job is to be charged to; what it still admits is known when the plan is.
 
         Raises:
@@ -270,6 +279,7 @@ class JobService:
         row = found_ledger(session, self._tenant, ledger_id)
         definition = stored_definition(row.definition)
         check_for_jobs(definition)
+        check_job_rules(definition, self._key_id, purpose)
         if row.state != LedgerState.OPEN:
             raise LedgerClosed(ledger_id)
         return definition
@@ -303,6 +313,8 @@ class JobService:
                 **needs_of(asked.runtime, asked.resources).model_dump() if asked else {"device": "auto"},
                 timeout_seconds=asked.timeout_seconds if asked else None,
                 ledger=asked.ledger if asked else None,
+                purpose=asked.purpose if asked else None,
+                spender=self._key_id,
                 traceparent=traceparent(),
             )
             session.add(row)

@@ -19,13 +19,13 @@ from zetadp.app.ledgers.entries import Entry
 from zetadp.app.ledgers.errors import ApproverRefused, ReservationNotApproved, ReservationSettled, SettlerRefused
 from zetadp.app.ledgers.export import as_csv, spend_rows
 from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Spent
-from zetadp.app.ledgers.queries import check_for_jobs
+from zetadp.app.ledgers.queries import check_job_rules
 from zetadp.app.ledgers.requests import Expiry, ReservationRequest
 from zetadp.app.ledgers.resources import Ledger, Reservation
 from zetadp.app.ledgers.service import LedgerService
 from zetadp.app.ledgers.verification import verify_history
 from zetadp.app.tables.ledgers import LedgerUserRow
-from zetadp.mechanisms import Laplace, Sensitivity
+from zetadp.mechanisms import Adjacency, Laplace, Sensitivity
 from zetadp.mechanisms.errors import BudgetExceeded, InvalidParameter
 
 ANN, BEN, EVE = "ann", "ben", "eve"
@@ -109,7 +109,7 @@ def test_a_projection_is_for_the_key_that_asks(service: LedgerService) -> None:
     quotas = [{"key": ANN, "share": 0.5}, {"key": BEN, "share": 1.0}]
     ledger = opened(service, "projected quotas", PureBudget(epsilon=1.0), rules={"quotas": quotas})
     reserve(service, ledger, pure(0.25))
-    event = Release(mechanism=Laplace(scale=8.0, sensitivity=Sensitivity(l1=1.0, adjacency="add_remove", unit="record")))
+    event = Release(mechanism=Laplace(scale=8.0, sensitivity=Sensitivity(l1=1.0, adjacency=Adjacency.ADD_REMOVE, unit="record")))
     for key, fits in ((ANN, 2), (BEN, 6), (EVE, 0), (None, 0)):
         found = service.project(TENANT, ledger.id, event, None, key)
         assert (found.separately, found.together, found.after is None) == (fits, fits, fits == 0)
@@ -322,6 +322,11 @@ def test_impossible_rules_are_refused(changes: dict[str, object], told: str) -> 
         LedgerDefinition.model_validate(document | changes)
 
 
-def test_jobs_are_refused_where_rules_ask_who_and_what_for(service: LedgerService) -> None:
-    with pytest.raises(InvalidParameter, match="ledger must be one without rules"):
-        check_for_jobs(opened(service, "jobs", rules={"approval": "second_key"}).definition)
+def test_a_job_is_refused_at_once_by_who_asks_and_what_for(service: LedgerService) -> None:
+    definition = opened(service, "jobs", rules={"purposes": ["staffing"], "quotas": [{"key": ANN, "share": 0.5}]}).definition
+    check_job_rules(definition, ANN, "staffing")
+    for key in (BEN, None):
+        with pytest.raises(InvalidParameter, match=f"ledger must be one in which key {key} has a quota"):
+            check_job_rules(definition, key, "staffing")
+    with pytest.raises(InvalidParameter, match="purpose must be one of staffing"):
+        check_job_rules(definition, ANN, None)

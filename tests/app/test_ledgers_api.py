@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator
 from typing import Any
 
@@ -239,11 +240,16 @@ def test_a_spec_costs_what_its_job_then_reserves(client: TestClient) -> None:
     ledger = made(client, "specs", budget={"kind": "rdp_target", "epsilon": 1.0, "delta": 1e-5, "orders": [4.0, 16.0, 64.0]})
     here = f"/v1/ledgers/{ledger['id']}"
     told = post(client, f"{here}/projections", {"spec": spec()})
-    job = post(client, "/v1/jobs", {"spec": spec(), "ledger": ledger["id"]}, status=202)
+    job = post(client, "/v1/jobs", {"spec": spec(), "ledger": ledger["id"], "purpose": "staffing"}, status=202)
     unplanned = post(client, f"{here}/projections", {"job": job["id"]}, status=422)
     assert "must be the id of a job that has a plan" in unplanned["detail"]
     prepare_all(client.app.state.database)  # pyright: ignore[reportFunctionMemberAccess]
     assert told["after"] == client.get(here).json()["balance"]
+    opened, reserved = client.get(f"{here}/entries").json()["entries"]
+    assert (reserved["act"]["job"], reserved["act"]["purpose"]) == (job["id"], "staffing")
+    by = json.loads(opened["text"])["by"]
+    assert by is not None
+    assert json.loads(reserved["text"])["by"] == by  # who submitted it
     assert post(client, f"{here}/projections", {"job": job["id"]})["separately"] == told["separately"] - 1
     refused = post(client, f"{here}/projections", {"spec": spec(expected_batch_size=10**6)}, status=422)
     assert refused["errors"][0]["field"] == "spec.expected_batch_size"

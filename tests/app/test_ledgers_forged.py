@@ -49,10 +49,15 @@ def steps(part: float) -> Charge:
 
 
 def reserved(
-    charge: Charge, spend: Spent | None = None, days: float | None = None, then: Fate | None = None, analyst: str | None = None
+    charge: Charge,
+    spend: Spent | None = None,
+    days: float | None = None,
+    then: Fate | None = None,
+    analyst: str | None = None,
+    job: str | None = None,
 ) -> Reserved:
     expires = None if days is None else BEGIN + timedelta(days=days)
-    about = {"users": (), "left_out": (), "job": None, "analyst": analyst, "expires": expires, "then": then}
+    about = {"users": (), "left_out": (), "job": job, "analyst": analyst, "expires": expires, "then": then}
     return Reserved.model_validate({"reservation": "r", "spend": spend or pure(0.5), "charge": charge} | about)
 
 
@@ -89,6 +94,7 @@ PART = Committed(reservation="r", released=pure(0.25), charge=steps(0.25))
         (APPROVALS, [MADE, AGREED, (3.0, ANN, ALL)]),
         (APPROVALS, [MADE, AGREED, (3.0, BEN, PART)]),
         (APPROVALS, [MADE, (3.0, ANN, Released(reservation="r"))]),
+        (APPROVALS, [(1.0, ANN, reserved(HALF, job="j")), AGREED, (3.0, None, PART)]),
         (ledger(), [(1.0, ANN, reserved((HALF[0] - HALF[0] // 10**10,)))]),
     ],
 )
@@ -128,6 +134,8 @@ def test_what_the_service_writes_is_sound(definition: LedgerDefinition, acts: li
         (APPROVALS, [MADE, (2.0, EVE, Released(reservation="r"))], "only by the key that made it"),
         (APPROVALS, [MADE, AGREED, (3.0, ANN, Released(reservation="r"))], "only by the key that approved it"),
         (APPROVALS, [MADE, AGREED, (3.0, ANN, PART)], "only by the key that approved it"),
+        (APPROVALS, [MADE, AGREED, (3.0, None, PART)], "only by the key that approved it"),
+        (APPROVALS, [(1.0, ANN, reserved(HALF, job="j")), (3.0, None, ALL)], "entry 3: it was committed without an approval"),
         (APPROVALS, [MADE, AGREED, (3.0, EVE, ALL)], "only by the key that made or the one that approved it"),
         (APPROVALS, [MADE, (3.0, ANN, ALL)], "entry 3: it was committed without an approval"),
     ],

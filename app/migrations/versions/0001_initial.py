@@ -182,6 +182,8 @@ def _create_tables() -> None:
         sa.Column("resources", sa.JSON(), nullable=False),
         sa.Column("timeout_seconds", sa.Double(), nullable=True),
         sa.Column("ledger", sa.String(32), nullable=True),
+        sa.Column("purpose", sa.String(128), nullable=True),
+        sa.Column("spender", sa.String(64), nullable=True),
         sa.Column("ran_seconds", sa.Double(), nullable=False),
         sa.Column("holder", sa.String(32), nullable=True),
         sa.Column("files_deleted", sa.DateTime(timezone=True), nullable=True),
