@@ -2,6 +2,7 @@ r"""The gate: looks up a request's key before anything else of it is read. Reque
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import cast, final
 
@@ -48,7 +49,7 @@ class Gate:
                 self._rates.count(caller, address)
         except (AccessError, *UNAVAILABLE) as error:
             if isinstance(error, TooMuch):
-                await error.held()
+                await asyncio.sleep(error.held_seconds)
             await refusal(error, Request(scope))(scope, receive, send)
             return
         scope["state"]["admission"] = Admission(caller, refused)

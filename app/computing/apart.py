@@ -2,6 +2,7 @@ r"""Hands requests that calculate to the calculating processes, and their answer
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
 from types import SimpleNamespace
 from typing import Any, cast, final
@@ -60,7 +61,7 @@ class Apart:
             if is_begun:
                 raise  # what was sent can't be taken back: the connection is cut, so that nobody takes it for the whole answer
             if isinstance(error, TooMuch):
-                await error.held()
+                await asyncio.sleep(error.held_seconds)
             await refusal(error, Request(scope), is_read=True)(scope, receive, send)
 
     def _head(self, scope: Scope) -> dict[str, Any]:

@@ -2,7 +2,6 @@ r"""The base of every error of the service that a request is answered with, and 
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -48,9 +47,10 @@ class TooMuch(ServiceError):
     def headers(self) -> Mapping[str, str]:
         return {"Retry-After": str(HELD_SECONDS)}
 
-    async def held(self) -> None:
-        """Wait before it is told. Not all the same time: those refused together would otherwise come back together."""
-        await asyncio.sleep(HELD_SECONDS * (0.5 + random.random()))  # noqa: S311 - nothing is kept secret with it
+    @property
+    def held_seconds(self) -> float:
+        """How long to wait before it is told. Not always the same: those refused together would otherwise come back together."""
+        return HELD_SECONDS * (0.5 + random.random())  # noqa: S311 - nothing is kept secret with it
 
 
 class MemoryLimitReached(ServiceError):
