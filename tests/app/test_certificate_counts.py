@@ -213,6 +213,7 @@ def test_only_what_is_about_the_same_unit_and_adjacency_is_added_up(tmp_path: Pa
     assert (announced.earlier.delta, announced.earlier.unlike, announced.earlier.unguaranteed) == ("0.00002", 1, 0)
     said = describe(read(envelope))
     assert "5 planned by this service, 0 of them certified. Those with a guarantee about the same unit and adjacency (3) add up" in said
+    assert "only a ledger gives a bound; one whose budget is renewed gives it for each period alone." in said
     assert "at delta 0.00003" in said
     assert (
         "With a guarantee about another unit or adjacency, which isn't in any sum: 1. "

@@ -130,7 +130,7 @@ def earlier_in_words(facts: AnnouncedFacts) -> str:
         said.append(
             f"Those with a guarantee about the same unit and adjacency ({alike}) add up, if each ran all of its steps, to epsilon "
             f"{earlier.epsilon} at delta {earlier.delta}. The sum holds for trainings that were all fixed beforehand. If one was chosen in "
-            "view of what an earlier one showed, only a ledger gives a bound."
+            "view of what an earlier one showed, only a ledger gives a bound; one whose budget is renewed gives it for each period alone."
         )
     if earlier.unlike:
         said.append(f"With a guarantee about another unit or adjacency, which isn't in any sum: {earlier.unlike}.")
