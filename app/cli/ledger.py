@@ -24,8 +24,8 @@ from zetadp.app.cli.console import (
 )
 from zetadp.app.client import Client
 from zetadp.app.kit.field_errors import field_errors, summary
-from zetadp.app.ledgers.entries import Entry, EntryRecord
-from zetadp.app.ledgers.export import as_csv, spend_rows
+from zetadp.app.ledgers.entries import EntryRecord
+from zetadp.app.ledgers.export import as_csv, entries_in, spend_rows
 from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Spent
 from zetadp.app.ledgers.requests import ProjectionRequest, ReservationRequest
 from zetadp.app.ledgers.resources import Balance, Head, Ledger, Reservation
@@ -196,7 +196,7 @@ def export(
 ) -> None:
     """Write every reservation as CSV: when, by which key, for what, its state, and its share of the budget."""
     with clear_errors(), Client(address, key) as client:
-        rows = spend_rows(Entry.model_validate_json(entry.text) for entry in client.history(ledger_id))
+        rows = spend_rows(entries_in(entry.text for entry in client.history(ledger_id)))
         text = "".join(f"{row.model_dump_json()}\n" for row in rows) if as_json else as_csv(rows)
         if str(file) == "-":
             typer.echo(text, nl=False)
@@ -300,4 +300,4 @@ def _print_reservation(found: Reservation, *, as_json: bool) -> None:
 
 def _line(entry: EntryRecord) -> str:
     about = getattr(entry.act, "reservation", "")
-    return f"{entry.number:6d}  {entry.time:%Y-%m-%d %H:%M:%S}  {entry.act.kind:9s}  {about or '-':32s}  {entry.sha256}"
+    return f"{entry.number:6d}  {entry.time:%Y-%m-%d %H:%M:%S}  {entry.act.kind:10s}  {about or '-':32s}  {entry.sha256}"

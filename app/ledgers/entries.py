@@ -11,7 +11,7 @@ import hashlib
 from datetime import datetime
 from typing import Annotated, Literal, final
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, Field, ValidationError
 
 from zetadp.accountants.filters import Steps
 from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Spent, UserName
@@ -117,7 +117,8 @@ class Closed(Value):
 
 
 Settlement = Committed | Released | Lapsed
-Act = Annotated[Opened | Reserved | Committed | Released | Lapsed | Closed | Approved | Renewed, Field(discriminator="kind")]
+AnyAct = Opened | Reserved | Committed | Released | Lapsed | Closed | Approved | Renewed
+Act = Annotated[AnyAct, Field(discriminator="kind")]
 
 
 @final
@@ -151,14 +152,29 @@ def digest(text: str) -> str:
 
 
 @final
+class Unreadable(Value):
+    """What no entry says: the stored text is none. The service never wrote it; a verification names it."""
+
+    kind: Literal["unreadable"] = "unreadable"
+
+
+@final
 class EntryRecord(Value):
-    """An entry as stored (``text``: the exact bytes that are hashed), its digest, and its meaning."""
+    """An entry as stored (``text``: the exact bytes that are hashed), its digest, and its meaning, if it has one."""
 
     number: int
     time: datetime
     sha256: str
     text: str
-    act: Act
+    act: Annotated[AnyAct | Unreadable, Field(discriminator="kind")]
+
+
+def act_in(text: str) -> AnyAct | Unreadable:
+    """What an entry with this text says."""
+    try:
+        return Entry.model_validate_json(text).act
+    except ValidationError:
+        return Unreadable()
 
 
 @final

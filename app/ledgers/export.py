@@ -10,6 +10,8 @@ from datetime import datetime
 from fractions import Fraction
 from typing import final
 
+from pydantic import ValidationError
+
 from zetadp.accountants.filters import AnyBudget
 from zetadp.app.ledgers.entries import Approved, Charge, Closed, Entry, Opened, Renewed, Reserved
 from zetadp.app.ledgers.ledger_definition import LedgerDefinition
@@ -71,6 +73,15 @@ class _Made:
         for period in periods:
             if self.period <= period and (self.ended is None or period <= self.ended):
                 yield period, self.kept if period == self.ended else self.act.charge
+
+
+def entries_in(texts: Iterable[str]) -> Iterator[Entry]:
+    """The entries of a history's texts. Raises InvalidParameter: one is none."""
+    for number, text in enumerate(texts, 1):
+        try:
+            yield Entry.model_validate_json(text)
+        except ValidationError as invalid:
+            raise _unsound("one whose entries can be read", f"entry {number}, which can't") from invalid
 
 
 def spend_rows(entries: Iterable[Entry]) -> list[SpendRow]:

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session, aliased
 from zetadp.app.kit.database import Database, new_id, now
 from zetadp.app.ledgers.admission import REFUSALS, Priced, commit_in, release_in, reserve_on
 from zetadp.app.ledgers.book import locked
-from zetadp.app.ledgers.entries import BEFORE_THE_FIRST, Entry, EntryPage, EntryRecord, Opened, digest
+from zetadp.app.ledgers.entries import BEFORE_THE_FIRST, Entry, EntryPage, EntryRecord, Opened, act_in, digest
 from zetadp.app.ledgers.errors import LedgerKeyReused, LedgerNameTaken
 from zetadp.app.ledgers.group_commit import GroupCommit
 from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Spent, stored_definition
@@ -192,8 +192,7 @@ class LedgerService:
             found_ledger(session, tenant, ledger_id)
             rows = list(session.scalars(query))
         records = tuple(
-            EntryRecord(number=row.number, time=row.time, sha256=row.sha256, text=row.text, act=Entry.model_validate_json(row.text).act)
-            for row in rows[:limit]
+            EntryRecord(number=row.number, time=row.time, sha256=row.sha256, text=row.text, act=act_in(row.text)) for row in rows[:limit]
         )
         return EntryPage(entries=records, next=rows[limit - 1].number if len(rows) > limit else None)
 

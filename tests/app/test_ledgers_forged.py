@@ -19,16 +19,18 @@ from zetadp.app.ledgers.entries import (
     Charge,
     Committed,
     Entry,
+    EntryRecord,
     Fate,
     Lapsed,
     Opened,
     Released,
     Renewed,
     Reserved,
+    act_in,
     digest,
 )
 from zetadp.app.ledgers.errors import CostTakesTooLong, VerificationTakesTooLong
-from zetadp.app.ledgers.export import as_csv, spend_rows
+from zetadp.app.ledgers.export import as_csv, entries_in, spend_rows
 from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Spent
 from zetadp.app.ledgers.verification import Replay, verify_history
 from zetadp.mechanisms.errors import InvalidParameter
@@ -158,7 +160,7 @@ def test_a_price_that_takes_too_long_is_no_finding(monkeypatch: pytest.MonkeyPat
 
 
 def exported(definition: LedgerDefinition, *acts: Written) -> str:
-    return as_csv(spend_rows(Entry.model_validate_json(text) for text, _ in history(definition, acts)))
+    return as_csv(spend_rows(entries_in(text for text, _ in history(definition, acts))))
 
 
 @pytest.mark.parametrize(
@@ -179,3 +181,14 @@ def test_an_export_of_what_is_not_sound_is_refused(acts: list[Written], told: st
 def test_a_spreadsheet_computes_nothing_of_an_export(key: str) -> None:
     (_, row) = csv.reader(io.StringIO(exported(ledger(), (1.0, key, reserved(HALF))), newline=""))
     assert row[3] == "'" + "".join(one if one.isprintable() else " " for one in key)
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"kind": "reserved"}'])
+def test_a_text_that_is_no_entry_is_found_and_shown_as_what_it_is(text: str) -> None:
+    first, *_ = history(ledger(), [])
+    found = verify_history("x", [first, (text, "0" * 64)], None).problems
+    assert any("entry 2: it can't be read" in problem for problem in found), found
+    record = EntryRecord(number=2, time=BEGIN, sha256="0" * 64, text=text, act=act_in(text))
+    assert record.act.kind == "unreadable"
+    with pytest.raises(InvalidParameter, match='got "entry 2, which can\'t"'):
+        spend_rows(entries_in([first[0], text]))
