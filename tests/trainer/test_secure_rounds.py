@@ -26,6 +26,8 @@ from zetadp.trainer.sites.messages import LONGEST_HEADER, Refusal, RoundRequest,
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.record import checked_statements
 from zetadp.trainer.sites.secure import requests
+from zetadp.trainer.sites.secure.parts import Part
+from zetadp.trainer.sites.secure.parts import sealed as seal_part
 from zetadp.trainer.sites.secure.party import STEPS
 from zetadp.trainer.sites.secure.requests import joined
 from zetadp.trainer.sites.secure.rounds import SecureRounds
@@ -269,6 +271,32 @@ def test_sites_with_another_grid_have_no_sum(tmp_path: Path, monkeypatch: pytest
     assert sum_of() == first
     monkeypatch.setattr(requests, "share_grid", lambda plan, numbers: replace(plain(plan, numbers), **other))
     assert sum_of() != first
+
+
+@pytest.mark.parametrize(
+    ("step", "there", "said"),
+    [
+        ("keys", [0, 2, 3], "site b sent what is late or wrong in keys"),
+        ("revealed", [0, 1, 2, 3], "site b revealed wrong shares, which the others' make up for"),
+    ],
+)
+def test_a_site_that_sends_what_nobody_can_use_is_named_and_spoils_no_round(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], step: str, there: list[int], said: str
+) -> None:
+    sites = Sites(tmp_path)
+
+    def changed(site: int, asked: str, answer: bytes) -> bytes:
+        if (site, asked) != (1, step):
+            return answer
+        found = opened(answer)
+        payload = bytes(len(found.payload))
+        part = Part.model_validate(dict(Part.model_validate_json(found.header)) | {"payload": digest(payload)})
+        return seal_part(part, payload, sites.keys[1])
+
+    sites.changed = changed
+    found = sites.rounds().round(1, PARAMETERS)
+    assert (sorted(found), total(found)) == (there, expected(there))
+    assert said in capsys.readouterr().err
 
 
 class _Connected:

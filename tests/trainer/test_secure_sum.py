@@ -199,12 +199,15 @@ def _keys_of_an_earlier_attempt(run: Round) -> object:
     return again.shares(earlier)
 
 
+def _weak(run: Round, content: bytes = bytes(64)) -> bytes:
+    """Keys of site 1 that are points of low order: everybody knows the secret."""
+    part = Part(kind="keys", session=run.about.session, roster=FIRST, site="s1", payload=digest(content))
+    return sealed(part, content, signing(1))
+
+
 def _weak_keys(run: Round) -> object:
-    """A point of low order: everybody knows the secret."""
-    weak = bytes(64)
-    part = Part(kind="keys", session=run.about.session, roster=FIRST, site="s1", payload=digest(weak))
     keys = run.keys(EVERY)
-    return run.parties[0].shares([keys[0], sealed(part, weak, signing(1)), *keys[2:]])
+    return run.parties[0].shares([keys[0], _weak(run), *keys[2:]])
 
 
 def _shares_of_another_attempt(run: Round) -> object:
@@ -282,15 +285,26 @@ def test_a_site_that_couldnt_draw_signs_nothing() -> None:
         run.parties[0].agreed(EVERY)
 
 
-def test_wrong_shares_give_no_sum() -> None:
+def _wrong(run: Round, number: int) -> bytes:
+    """A site's answer with shares of nothing."""
+    payload, name = bytes(SHARE_BYTES * 5), f"s{number}"
+    part = Part(kind="revealed", session=run.about.session, roster=run.summing.roster.digest, site=name, payload=digest(payload))
+    return sealed(part, payload, signing(number))
+
+
+def test_one_site_that_reveals_wrong_shares_is_left_out_and_two_give_no_sum() -> None:
     run = Round(about(5, 1, 1))
     agreed = run.agreed(EVERY, run.masked(EVERY, run.shares(EVERY, run.keys(EVERY))))
     revealed = [run.parties[number].revealed(agreed) for number in EVERY]
-    assert run.summing.total(revealed).tolist() == plain(EVERY, 4)
-    payload = bytes(66 * 5)
-    part = Part(kind="revealed", session=run.about.session, roster=run.summing.roster.digest, site="s0", payload=digest(payload))
+    assert (run.summing.total(revealed).tolist(), run.summing.wrong) == (plain(EVERY, 4), None)
+    for number in EVERY[:4]:
+        others = [frame for other, frame in enumerate(revealed) if other != number]
+        assert (run.summing.total([_wrong(run, number), *others]).tolist(), run.summing.wrong) == (plain(EVERY, 4), number)
+        # Without a fifth one nobody knows whose are wrong.
+        with pytest.raises(InvalidParameter, match="of the secret that its site was bound to"):
+            run.summing.total([_wrong(run, number), *others[:3]])
     with pytest.raises(InvalidParameter, match="of the secret that its site was bound to"):
-        run.summing.total([sealed(part, payload, signing(0)), *revealed[1:]])
+        run.summing.total([_wrong(run, 0), _wrong(run, 1), *revealed[2:]])
 
 
 @pytest.mark.parametrize("there", [[0, 1, 2, 3, 4], [0, 2, 3, 4]], ids=["seed", "key"])
@@ -309,7 +323,7 @@ def test_shares_that_give_another_secret_give_no_sum(there: list[int]) -> None:
     part = Part(kind="revealed", session=run.about.session, roster=run.summing.roster.digest, site="s0", payload=digest(payload))
     assert run.summing.total(revealed.values()).tolist() == plain(there, 4)
     with pytest.raises(InvalidParameter, match="of the secret that its site was bound to, got 's1'"):
-        run.summing.total([sealed(part, payload, signing(0)), *(revealed[number] for number in there[1:])])
+        run.summing.total([sealed(part, payload, signing(0)), *(revealed[number] for number in there[1:4])])
 
 
 @pytest.mark.parametrize(
@@ -328,6 +342,10 @@ def test_messages_that_dont_fit_dont_count() -> None:
     run = Round(about(5, 1, 1))
     keys = run.keys(EVERY)
     assert [run.summing.counts_keys(frame) for frame in (*keys, b"", keys[0] + b"x")] == [0, 1, 2, 3, 4, None, None]
+    # Sites would refuse a list with keys of low order: whoever sends them has dropped out instead.
+    usable = opened(keys[1]).payload
+    weak = (bytes(64), usable[:32] + bytes(32), bytes(32) + usable[32:], usable)
+    assert [run.summing.counts_keys(_weak(run, content)) for content in weak] == [None, None, None, 1]
     shares = run.shares(EVERY, keys)
     assert [run.summing.counts_shares(frame) for frame in (*shares, keys[0], shares[1][:-1])] == [0, 1, 2, 3, 4, None, None]
     agreed = run.agreed(EVERY, run.masked(EVERY, shares))

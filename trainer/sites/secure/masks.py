@@ -16,6 +16,7 @@ from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling.key_stream import KeyStream
 
 MOST_BYTES: Final = 8
+_ANYBODY: Final = X25519PrivateKey.from_private_bytes(bytes(32))
 Residues = NDArray[Any]
 """(numbers,), unsigned: their last bytes are integers modulo 2^(8 width)."""
 
@@ -79,6 +80,15 @@ def derived(own: X25519PrivateKey, other: bytes, salt: bytes, purpose: str) -> b
     except ValueError as error:
         raise InvalidParameter("key", "an X25519 public key", other.hex()) from error
     return HKDF(SHA256(), 32, salt, f"zetadp secure aggregation 1 {purpose}".encode()).derive(secret)
+
+
+def has_secrets(public: bytes) -> bool:
+    """Whether an X25519 public key, of 32 bytes, has a secret with anybody: a point of low order has none."""
+    try:
+        _ANYBODY.exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError:
+        return False
+    return True
 
 
 def expanded(seed: bytes, salt: bytes) -> bytes:

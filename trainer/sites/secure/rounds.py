@@ -123,10 +123,14 @@ class SecureRounds:
         agreed = self._gathered("agreed", names, set(arrived), summing.counts_agreed)
         revealed = self._gathered("revealed", joined(self._enough(agreed)), set(agreed), summing.counts_revealed)
         try:
-            return sorted(arrived), summing.total(self._enough(revealed))
-        except InvalidParameter as error:  # a site's shares are wrong
+            total = summing.total(self._enough(revealed))
+        except InvalidParameter as error:  # the shares of more than one are wrong, or a site handed out wrong ones
             self._log.say("shares", str(error))
             raise _Void from error
+        if summing.wrong is not None:
+            name = self.proposal.federation.sites[summing.wrong].name
+            self._log.say(name, f"site {name} revealed wrong shares, which the others' make up for")
+        return sorted(arrived), total
 
     def _enough(self, frames: Mapping[int, bytes]) -> list[bytes]:
         if len(frames) < self._least:
@@ -235,6 +239,8 @@ class SecureRounds:
                     self.record.late(stated[1], stated[2])
             elif (site := self._sender(sent)) is not None:
                 self._heard.add(site)
+                name = self.proposal.federation.sites[site].name
+                self._log.say(name, f"site {name} sent what is late or wrong in {step}")
         return frames, refused
 
     def _sender(self, sent: bytes) -> int | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from zetadp.mechanisms.errors import InvalidParameter
@@ -37,14 +38,22 @@ def split(secret: bytes, points: Sequence[int], least: int) -> Mapping[int, byte
 
 def joined(shares: Mapping[int, bytes]) -> bytes | None:
     """The secret of as many shares as are needed, by their points; None if there's no such secret: a share is wrong."""
-    secret = 0
-    for point, share in shares.items():
-        weight = int.from_bytes(share, "big")
-        for other in shares:
+    weighted = zip(_weights(tuple(shares)), shares.values(), strict=True)
+    secret = sum(weight * int.from_bytes(share, "big") for weight, share in weighted) % PRIME
+    return secret.to_bytes(SECRET_BYTES, "big") if secret < 2 ** (8 * SECRET_BYTES) else None
+
+
+@lru_cache(maxsize=16)
+def _weights(points: tuple[int, ...]) -> tuple[int, ...]:
+    """Lagrange's, of the polynomial's value at 0: the same for all secrets that the same sites have shares of."""
+    weights = list[int]()
+    for point in points:
+        weight = 1
+        for other in points:
             if other != point:
                 weight = weight * other % PRIME * pow(other - point, -1, PRIME) % PRIME
-        secret = (secret + weight) % PRIME
-    return secret.to_bytes(SECRET_BYTES, "big") if secret < 2 ** (8 * SECRET_BYTES) else None
+        weights.append(weight)
+    return tuple(weights)
 
 
 def _value(coefficients: Sequence[int], point: int) -> int:

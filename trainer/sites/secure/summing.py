@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.sites.messages import Sha256
-from zetadp.trainer.sites.secure.masks import Residues, committed, expanded
+from zetadp.trainer.sites.secure.masks import Residues, committed, expanded, has_secrets
 from zetadp.trainer.sites.secure.parts import Roster, Sum, all_received, received, roster_of, view_of
 from zetadp.trainer.sites.secure.party import COMMITMENT_BYTES, SEALED_BYTES, pair_key, shares_revealed
 from zetadp.trainer.sites.secure.sharing import joined
@@ -31,6 +31,7 @@ class Summing:
         self._seeds: dict[int, bytes] = {}
         self._arrived: Mapping[int, Residues] = {}
         self._parameters = ""
+        self.wrong: int | None = None
 
     @property
     def roster(self) -> Roster:
@@ -40,11 +41,12 @@ class Summing:
         return self._roster
 
     def counts_keys(self, frame: bytes) -> int | None:
-        """The number of the site whose keys these are; None if they are nobody's."""
+        """The number of the site whose keys these are; None if they are nobody's, or such that no site could use them."""
         try:
-            return next(iter(roster_of(_alone(self._about), [frame]).keys))
+            ((number, keys),) = roster_of(_alone(self._about), [frame]).keys.items()
         except InvalidParameter:
             return None
+        return number if all(has_secrets(key) for key in keys) else None
 
     def counts_shares(self, frame: bytes) -> int | None:
         """The number of the site whose shares these are; None if they don't fit."""
@@ -90,6 +92,8 @@ class Summing:
     def total(self, revealed: Iterable[bytes]) -> NDArray[np.int64]:
         r"""The sum of the integers that arrived, modulo 2^(8 width), (numbers,): the ones of least size.
 
+        One site that reveals wrong shares is left out, where enough others have revealed theirs: ``wrong`` is its number then.
+
         Raises:
           InvalidParameter: also where the shares don't give the secrets that sites were bound to.
         """
@@ -97,34 +101,47 @@ class Summing:
         found = all_received(
             self._about, "revealed", roster.digest, revealed, lambda one: shares_revealed(one.payload, self._seeds) is not None
         )
-        shares = {number: shares_revealed(one.payload, self._seeds) or {} for number, one in list(found.items())[: self._about.least]}
+        secrets = self._secrets({number: shares_revealed(one.payload, self._seeds) or {} for number, one in found.items()})
         total = ring.residues(np.zeros(ring.numbers, np.int64))
         for residues in self._arrived.values():
             total = total + residues
-        for number in self._seeds:
-            secret = joined({holder + 1: held[number] for holder, held in shares.items()})
-            if number in self._arrived:
-                if secret is None or committed(secret, roster.salt) != self._seeds[number]:
-                    raise self._wrong(number)
-                total = total - ring.mask(expanded(secret, roster.salt))
-            else:
-                total = total - self._left_by(number, secret)
+        for number, secret in secrets.items():
+            has_arrived = number in self._arrived
+            total = total - (ring.mask(expanded(secret, roster.salt)) if has_arrived else self._left_by(number, secret))
         return ring.centred(total)
 
-    def _left_by(self, gone: int, secret: bytes | None) -> Residues:
+    def _secrets(self, held: Mapping[int, Mapping[int, bytes]]) -> Mapping[int, bytes]:
+        """Every site's seed, or its key if its integers didn't arrive, from the shares that each holder has revealed."""
+        holders, least = list(held), self._about.least
+        failed = 0
+        for left_out in (None, *(holders[:least] if len(holders) > least else ())):
+            chosen = [holder for holder in holders if holder != left_out][:least]
+            secrets = dict[int, bytes]()
+            for number in self._seeds:
+                secret = joined({holder + 1: held[holder][number] for holder in chosen})
+                if secret is None or not self._is_bound(number, secret):
+                    failed = number
+                    break
+                secrets[number] = secret
+            else:
+                self.wrong = left_out
+                return secrets
+        raise InvalidParameter("shares", "of the secret that its site was bound to", self._about.federation.sites[failed].name)
+
+    def _is_bound(self, number: int, secret: bytes) -> bool:
+        if number in self._arrived:
+            return committed(secret, self.roster.salt) == self._seeds[number]
+        return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw() == self.roster.keys[number].masking
+
+    def _left_by(self, gone: int, secret: bytes) -> Residues:
         """What the sites whose integers arrived have in their masks for one whose didn't."""
         roster, ring = self.roster, self._about.ring
-        private = None if secret is None else X25519PrivateKey.from_private_bytes(secret)
-        if private is None or private.public_key().public_bytes_raw() != roster.keys[gone].masking:
-            raise self._wrong(gone)
+        private = X25519PrivateKey.from_private_bytes(secret)
         left = ring.residues(np.zeros(ring.numbers, np.int64))
         for number in self._arrived:
             mask = ring.mask(pair_key(private, roster, gone, number))
             left = left + mask if number < gone else left - mask
         return left
-
-    def _wrong(self, number: int) -> InvalidParameter:
-        return InvalidParameter("shares", "of the secret that its site was bound to", self._about.federation.sites[number].name)
 
 
 def _alone(about: Sum) -> Sum:
