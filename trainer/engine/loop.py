@@ -232,7 +232,10 @@ class PrivateLoop:
         return releasing.silence(self.plan.clipping, self._coordinates, state.parameters)
 
     def released(self, state: TrainingState, parameters: Mapping[str, Tensor], place: int) -> Tensor:
-        """The vector that the site at this place releases in the step after ``state``: sampled, clipped and with its whole noise."""
+        """What the site at this place releases in the step after ``state``: its clipped sum over a sample, with its whole noise.
+
+        With secure aggregation these are integers with its share of the noise, which leave the site under masks alone.
+        """
         step, clipping, site = state.step + 1, self.plan.clipping, self.sites[place]
         # An empty sample is treated the same way: a skipped release would reveal that nobody was sampled.
         stream = site.randomness.sampling(step)
@@ -247,7 +250,8 @@ class PrivateLoop:
             clipped = self.clipped.sum(parameters, drawn, state.bound)
         query = releasing.query(clipping, clipped, len(drawn), state.bound)
         dtype = self.released_dtype(state)
-        # The sum first, then noise once: shares of noise, each rounded separately, don't add up to the noise that is accounted for.
+        # The processes' sum first, then noise once: rounded shares of noise only add up to what is accounted for where sums are multiples
+        # of their number, as those of nodes are in a secure sum (shared_noise.md).
         vector = query.to(dtype) if self.team.size == 1 else self.team.sum(query.double())
         if self.team.rank:
             return self.team.sum(torch.zeros_like(vector))

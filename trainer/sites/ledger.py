@@ -53,7 +53,7 @@ def _lost(path: Path) -> InvalidParameter:
 
 @final
 class RoundRefused(Exception):
-    """The ledger doesn't admit a round; nothing was charged for it."""
+    """A site doesn't answer a request, and charged nothing for it; its round may have been charged by an earlier one."""
 
     def __init__(self, reason: Reason) -> None:
         self.reason: Reason = reason
