@@ -25,6 +25,8 @@ HEAD: Final = 4 + LONGEST_HEADER + SIGNATURE_BYTES
 """Of a frame's first bytes, so many have its header and its signature."""
 MOST_BYTES: Final = 8
 """Of an integer."""
+PARAMETER_BYTES: Final = 4
+"""Of a network's parameter, in float32."""
 PARTS_BYTES: Final = 2**21
 """Of what sites send each other in a step of a secure sum, more than 64 sites' shares take."""
 FIRST: Final = "0" * 64
@@ -139,8 +141,13 @@ def digest(content: bytes) -> str:
 
 def sealed(header: RoundRequest | SecureRequest | Statement | Refusal, payload: bytes, key: Ed25519PrivateKey) -> bytes:
     """The signed frame."""
+    return signed(DOMAIN, header, payload, key)
+
+
+def signed(domain: bytes, header: Value, payload: bytes, key: Ed25519PrivateKey) -> bytes:
+    """The frame of a header that is signed after ``domain``, which no other kind of message has."""
     text = header.model_dump_json().encode()
-    return len(text).to_bytes(4, "big") + text + key.sign(DOMAIN + text) + payload
+    return len(text).to_bytes(4, "big") + text + key.sign(domain + text) + payload
 
 
 def opened(frame: bytes) -> Opened:

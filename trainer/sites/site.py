@@ -18,6 +18,7 @@ from zetadp.trainer.sites.ledger import RoundRefused, SiteLedger
 from zetadp.trainer.sites.messages import (
     FIRST,
     HEAD,
+    PARAMETER_BYTES,
     PARTS_BYTES,
     Opened,
     Reason,
@@ -34,7 +35,6 @@ from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.secure.answering import SecureAnswers
 from zetadp.trainer.sites.stating import Stating
 
-PARAMETER_BYTES: Final = 4
 MOST_NUMBERS: Final = 2**30
 """Parameters of a network, before it is known how many it has."""
 Parameters = NDArray[np.float32]

@@ -339,6 +339,4 @@ def _check_strategy(strategy: Strategy, sampling: Sampling, mechanism: AnyMechan
 
 def _is_circular(mechanism: AnyMechanism) -> bool:
     """Whether all real components of what is released have the same normal noise, independent of each other."""
-    if isinstance(mechanism, ComplexGaussian):
-        return mechanism.correlation == 0.0 and len(set(mechanism.stds)) == 1
-    return isinstance(mechanism, Gaussian)
+    return mechanism.is_circular if isinstance(mechanism, ComplexGaussian) else isinstance(mechanism, Gaussian)

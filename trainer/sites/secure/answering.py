@@ -3,7 +3,7 @@ r"""What a site answers to the steps of secure sums: it charges a round in its l
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, final
+from typing import final
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 from zetadp.accountants.events import Event
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.sites.ledger import Reserved, RoundRefused, SiteLedger
-from zetadp.trainer.sites.messages import Opened, SecureRequest, digest
+from zetadp.trainer.sites.messages import PARAMETER_BYTES, Opened, SecureRequest, digest
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.secure.parts import Sum
 from zetadp.trainer.sites.secure.party import Party
 from zetadp.trainer.sites.secure.requests import parted, sum_of
 from zetadp.trainer.sites.stating import Stating
 
-PARAMETER_BYTES: Final = 4
 Draw = Callable[[int, bytes], Callable[[], NDArray[np.int64]]]
 """A round's number and the parameters' bytes -> what draws its integers; raises RoundRefused if these aren't the network's parameters."""
 

@@ -14,8 +14,8 @@ from pydantic import Field, Strict
 from zetadp.mechanisms.base import Count, Value
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling.key_stream import KeyStream
+from zetadp.trainer.sites.messages import MOST_BYTES
 
-MOST_BYTES: Final = 8
 _ANYBODY: Final = X25519PrivateKey.from_private_bytes(bytes(32))
 Residues = NDArray[Any]
 """(numbers,), unsigned: their last bytes are integers modulo 2^(8 width)."""

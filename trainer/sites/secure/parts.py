@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from zetadp.mechanisms.base import Value
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.sites.keys import is_signed
-from zetadp.trainer.sites.messages import FIRST, Sha256, digest, opened
+from zetadp.trainer.sites.messages import FIRST, Sha256, digest, opened, signed
 from zetadp.trainer.sites.secure.masks import Ring
 from zetadp.trainer.specs.algorithms.aggregation import SecureAggregation
 from zetadp.trainer.specs.algorithms.federation import Federation, SiteName
@@ -63,8 +63,7 @@ class Sum(Value):
 
 def sealed(part: Part, payload: bytes, key: Ed25519PrivateKey) -> bytes:
     """The signed frame."""
-    text = part.model_dump_json().encode()
-    return len(text).to_bytes(4, "big") + text + key.sign(DOMAIN + text) + payload
+    return signed(DOMAIN, part, payload, key)
 
 
 class Received(NamedTuple):

@@ -8,9 +8,7 @@ from pydantic import Field, Strict
 
 from zetadp.mechanisms.base import Value
 from zetadp.mechanisms.errors import InvalidParameter
-
-MOST_PARTIES = 64
-"""The most sites of a secure sum: each has a mask with every other one."""
+from zetadp.trainer.specs.algorithms.federation import MOST_SITES
 
 
 @final
@@ -27,16 +25,16 @@ class SecureAggregation(Value):
     """
 
     kind: Literal["secure"] = "secure"
-    dropouts: Annotated[int, Strict(), Field(ge=0, le=MOST_PARTIES)]
-    colluding: Annotated[int, Strict(), Field(ge=1, le=MOST_PARTIES)]
+    dropouts: Annotated[int, Strict(), Field(ge=0, le=MOST_SITES)]
+    colluding: Annotated[int, Strict(), Field(ge=1, le=MOST_SITES)]
 
     def check(self, sites: int) -> None:
         r"""Raises InvalidParameter where a coordinator could get two different sums of one round: 2 (n - dropouts) <= n + colluding.
 
         Any two sets of n - dropouts sites then have an honest one in common, and an honest site answers for one set alone.
         """
-        if sites > MOST_PARTIES:
-            raise InvalidParameter("nodes", f"<= {MOST_PARTIES} with secure aggregation", sites)
+        if sites > MOST_SITES:
+            raise InvalidParameter("nodes", f"<= {MOST_SITES} with secure aggregation", sites)
         if not 2 * (sites - self.dropouts) > sites + self.colluding:
             expected = f"such that 2 * dropouts + colluding < {sites}, the number of sites"
             raise InvalidParameter("aggregation", expected, f"dropouts {self.dropouts}, colluding {self.colluding}")

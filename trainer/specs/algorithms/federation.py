@@ -13,7 +13,7 @@ FEDERATION_VARIABLE = "ZETADP_FEDERATION"
 """The environment variable with the path of a coordinator's settings."""
 
 MOST_SITES = 64
-"""The most sites of a federation over a network: a certificate names each."""
+"""The most sites of a federation over a network, of which a certificate names each; and of a secure sum, where each pair has a mask."""
 
 SiteName = Annotated[str, StringConstraints(strict=True, pattern=r"^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$")]
 KeyHex = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{64}$")]

@@ -10,9 +10,3 @@ def bounds(mechanism: ComplexGaussian) -> tuple[float, float, float]:
     stated = mechanism.sensitivity
     assert stated.l2 is not None  # a complex Gaussian has one
     return stated.l2, stated.l2 if stated.l2_real is None else stated.l2_real, stated.l2 if stated.l2_imag is None else stated.l2_imag
-
-
-def is_circular(mechanism: ComplexGaussian) -> bool:
-    """Whether both components have the same deviation and no correlation."""
-    std_real, std_imag = mechanism.stds
-    return std_real == std_imag and mechanism.correlation == 0.0

@@ -7,7 +7,7 @@ from functools import cache
 
 import scipy
 
-from zetadp.app.calculators.compare.complex_gaussian.component_bounds import bounds, is_circular
+from zetadp.app.calculators.compare.complex_gaussian.component_bounds import bounds
 from zetadp.app.calculators.compare.finding import Counterexample, Finding, finding
 from zetadp.app.calculators.compare.point_comparisons import Points, consequences, given, raised, step
 from zetadp.mechanisms import ComplexGaussian, Step
@@ -44,7 +44,7 @@ def _note(text: str, circular: bool) -> str:
 
 
 def _theorem_1(mechanism: ComplexGaussian, points: Points) -> Finding:
-    circular, proven = is_circular(mechanism), raised(mechanism.privacy_loss().mu)
+    circular, proven = mechanism.is_circular, raised(mechanism.privacy_loss().mu)
     printed = zeta_dp.theorem_1_mu(bounds(mechanism)[0], mechanism.total_std) if circular else None
     delta, epsilon = consequences(printed, proven, points)
     return finding(
@@ -66,7 +66,7 @@ def _theorem_1(mechanism: ComplexGaussian, points: Points) -> Finding:
 
 
 def _definition_7(mechanism: ComplexGaussian) -> tuple[Finding, ...]:
-    circular, sigma = is_circular(mechanism), mechanism.total_std
+    circular, sigma = mechanism.is_circular, mechanism.total_std
     quantity = "standard deviation of each real component, in units of the query"
     derivation = (*_sigma(mechanism), step("std", per_component_from_total(sigma), "sigma / sqrt(2)", "E|n|^2 = 2 std^2"))
     component = finding(
@@ -100,7 +100,7 @@ def _definition_7(mechanism: ComplexGaussian) -> tuple[Finding, ...]:
 
 
 def _theorem_2(mechanism: ComplexGaussian, order: float) -> Finding:
-    circular, mu = is_circular(mechanism), mechanism.privacy_loss().mu
+    circular, mu = mechanism.is_circular, mechanism.privacy_loss().mu
     proven = 0.5 * order * raised(mu) ** 2
     return finding(
         f"Renyi divergence of order {order!r} of one release, in nats",
@@ -124,7 +124,7 @@ def _theorem_2(mechanism: ComplexGaussian, order: float) -> Finding:
 
 
 def _theorem_3(mechanism: ComplexGaussian, mu: float) -> Finding:
-    circular, sigma, true_mu = is_circular(mechanism), mechanism.total_std, mechanism.privacy_loss().mu
+    circular, sigma, true_mu = mechanism.is_circular, mechanism.total_std, mechanism.privacy_loss().mu
     proven = raised(sigma * (true_mu / mu)) if circular else None
     return finding(
         f"sigma that {mu!r}-GDP needs, in units of the query",
