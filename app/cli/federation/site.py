@@ -93,7 +93,7 @@ def _noise(plan: ExecutionPlan) -> Iterator[str]:
     lost = f"{secure.dropouts} sites may drop out, and {secure.colluding} others be an attacker's"
     yield f"  your share is {plan.noise_std / shares**0.5:.6g}: {lost}"
     yield "Secure aggregation: your integers leave under masks, and one sum of at least that many honest sites alone becomes known"
-    yield "  if the keys above are those of your settings' `sites`, as they are, and each belongs to another site, of which you made sure"
+    yield "  The sites' keys are those of your settings' list `sites`: this holds if each of them is that site's own, as you made sure"
 
 
 def _attackers(plan: ExecutionPlan) -> str:
