@@ -17,11 +17,12 @@ import threading
 import time
 from pathlib import Path
 
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree, no_object_id_recompute
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents, iterate_object_tree, pull_objects, push_objects
-from flwr.supernode.fleet_http_connection import http_request_response
+from flwr.supernode import fleet_http_connection
 
 LEAST_PAUSE, MOST_PAUSE = 0.005, 0.1
 """Seconds between two looks for a message: at least, and at most."""
@@ -57,12 +58,17 @@ def main() -> None:
     parser.add_argument("--node-key")
     options = parser.parse_args()
     threading.Thread(target=_end_with_input, daemon=True).start()
+    # A node without a key gets one for this connection. Flower's own would be of P-384: every request is signed, and the server checks a
+    # signature of P-256, which `ssh-keygen` makes too, in a fifth of the time. What a node sends counts only with its site's signature.
+    fleet_http_connection.generate_key_pairs = _new_keys
     keys = None
     if options.node_key is not None:
         private = load_ssh_private_key(Path(options.node_key).read_bytes(), None)
         keys = (private, private.public_key())
     certificates = None if options.root_certificates is None else Path(options.root_certificates).read_bytes()
-    with http_request_response(options.superlink, options.insecure, certificates, keys, max_retries=8, max_wait_time=20.0) as connection:
+    with fleet_http_connection.http_request_response(
+        options.superlink, options.insecure, certificates, keys, max_retries=8, max_wait_time=20.0
+    ) as connection:
         node, receive, send, _run, _fab, pull, push, confirm = connection
         sys.stdout.write(f"connected as node {node}\n")
         sys.stdout.flush()
@@ -76,6 +82,11 @@ def main() -> None:
             usual = waited
             _answer(options.socket, found, pull, push, confirm, send)
             answered = time.monotonic()
+
+
+def _new_keys() -> tuple[ec.EllipticCurvePrivateKey, ec.EllipticCurvePublicKey]:
+    private = ec.generate_private_key(ec.SECP256R1())
+    return private, private.public_key()
 
 
 def _pause(waited: float, usual: float) -> float:
