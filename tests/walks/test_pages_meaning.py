@@ -100,6 +100,18 @@ def test_no_calibrated_figure_stands_without_its_conditions(path: str, held_back
     settle(page)
 
 
+@pytest.mark.parametrize("path", ["/calculators/event", "/calculators/approximate_dp?delta=0.00001&epsilon=1"])
+def test_an_infinite_epsilon_is_called_no_guarantee_and_holds_for_nobody(path: str, opened: Any) -> None:
+    declared = {"kind": "approximate_dp", "epsilon": 1.0, "delta": 0.1, "adjacency": "add_remove", "unit": "record"}
+    query = f"?event={quote(json.dumps({'kind': 'release', 'mechanism': declared}))}"
+    page = opened[0](path + query if path.endswith("event") else path)
+    if not path.endswith("event"):
+        typed(page, "#field-delta", "0.1")
+    assert headline(page) == "no guarantee: no finite epsilon is proven at delta 0.00001"
+    assert page.inner_text("#sentences") == ""
+    assert "Nothing is promised to anybody." in page.inner_text("#meaning")
+
+
 def test_the_word_for_a_strength_is_the_services(opened: Any) -> None:
     page = opened[0]("/")
     answers: list[dict[str, Any]] = []

@@ -1,7 +1,7 @@
 // A calculator's answer in words.
 
 import { inner } from "./calculator-plots.js";
-import { announce, bound, byId, el } from "./core.js";
+import { announce, bound, byId, el, number } from "./core.js";
 import { rows } from "./derivation.js";
 import { outdate } from "./meaning.js";
 import { neighbourWords } from "./terms.js";
@@ -10,9 +10,12 @@ const NOISE = { std: "std", std_real: "real std", std_imag: "imaginary std", sca
 
 /** The line on top. `answer` is a profile if the guarantee was requested, else a calibration; `epsilon` is the one that was asked for, as typed. */
 export function headline(mode, answer, delta, records, epsilon) {
-  if (mode === "guarantee") return `epsilon at most ${bound(answer.epsilon[0].upper)} at delta ${delta}`;
+  if (mode === "guarantee") return guaranteed(answer.epsilon[0].upper, delta);
   return `${calibrated(mode, answer, records)}, for epsilon ${epsilon} at delta ${delta}`;
 }
+
+/** A guarantee as a headline; an infinite epsilon is none. `delta` is as typed. */
+export const guaranteed = (epsilon, delta) => (Number.isFinite(number(epsilon)) ? `epsilon at most ${bound(epsilon)} at delta ${delta}` : `no guarantee: no finite epsilon is proven at delta ${delta}`);
 
 function calibrated(mode, answer, records) {
   if (mode === "count") return `at most ${answer.value.toLocaleString("en")} ${holds(answer.event, "randomly_allocated") ? "epochs" : "releases"}`;
@@ -31,18 +34,19 @@ export const holds = (event, kind) => Boolean(event) && (event.kind === kind || 
 
 /** The lines below the headline of a calibrated answer: its conditions first, as below every headline. */
 export function remarks(answer, delta) {
-  const { adjacency, unit } = answer.guarantee;
-  const lines = [`It gives epsilon at most ${bound(answer.guarantee.epsilon.upper)} at delta ${delta}.`];
+  const { adjacency, unit, epsilon } = answer.guarantee;
+  const lines = [`It gives epsilon at most ${bound(epsilon.upper)} at delta ${delta}.`];
   if (answer.noise_multiplier) lines.push(`Noise multiplier: ${bound(answer.noise_multiplier, { digits: 6 })}.`);
   if (answer.at_limit) lines.push("This is the largest or smallest value tried: the target is met with room to spare.");
-  return [...sentences({ caveats: answer.caveats, adjacency, unit }), lines.join(" ")];
+  return [...sentences({ caveats: answer.caveats, adjacency, unit, epsilon: epsilon.upper }), lines.join(" ")];
 }
 
 /**
- * What can void the guarantee, for directly after it, and what it hides.
- * @param {{caveats: string[], adjacency: string | null, unit: string | null}} of
+ * What can void the guarantee, for directly after it, and what it hides. An infinite epsilon holds for nobody: nothing is said then.
+ * @param {{caveats: string[], adjacency: string | null, unit: string | null, epsilon: number | string}} of
  */
-export function sentences({ caveats: lines, adjacency, unit }) {
+export function sentences({ caveats: lines, adjacency, unit, epsilon }) {
+  if (!Number.isFinite(number(epsilon))) return [];
   const words = neighbourWords(adjacency, unit);
   const subject = words ? `Holds for ${words.choice}` : "Holds";
   if (!lines.length) return words ? [el("p", {}, `${subject}.`)] : [];
@@ -59,6 +63,6 @@ export function show(text, lines) {
 
 /** A derivation, line by line. Above it, which accountant it is, and mu where there is one. */
 export function derive(steps, profile) {
-  byId("route").textContent = `Accountant: ${profile.route}.${profile.gdp_mu === null ? "" : ` As Gaussian differential privacy: mu at most ${bound(profile.gdp_mu)}.`}`;
+  byId("route").textContent = `Accountant: ${profile.route}.${Number.isFinite(number(profile.gdp_mu)) ? ` As Gaussian differential privacy: mu at most ${bound(profile.gdp_mu)}.` : ""}`;
   byId("steps").replaceChildren(...rows(steps));
 }

@@ -194,7 +194,7 @@ async function answerTo(wanted, signal) {
   const ask = (path, body) => api(path, { method: "POST", body, signal });
   const answer = await ask(wanted.path, current === "guarantee" ? wanted.body : { ...wanted.body, derivation: true });
   const event = answer.event || wanted.body.event;
-  const lines = current === "guarantee" ? sentences(answer) : remarks(answer, delta);
+  const lines = current === "guarantee" ? sentences({ ...answer, epsilon: answer.epsilon[0].upper }) : remarks(answer, delta);
   const { mechanism } = inner(event);
   show(headline(current, answer, delta, records, asTyped(own.epsilon)), lines);
   shown = wanted;

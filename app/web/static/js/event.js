@@ -36,7 +36,7 @@ async function update() {
     const at = asTyped(delta);
     remember(wanted.body.event);
     const profile = await api(wanted.path, { method: "POST", body: wanted.body, signal });
-    show(headline("guarantee", profile, at), sentences(profile));
+    show(headline("guarantee", profile, at), sentences({ ...profile, epsilon: profile.epsilon[0].upper }));
     derive(profile.derivation, profile);
     shown = wanted;
     markStale(false);

@@ -1,6 +1,6 @@
 // The first page's calculator: Gaussian noise in three numbers, both ways, and what the guarantee means for one person.
 
-import { sentences, show as put } from "./calculator-answer.js";
+import { guaranteed, sentences, show as put } from "./calculator-answer.js";
 import { inner } from "./calculator-plots.js";
 import { bound, byId } from "./core.js";
 import { FieldProblem, asTyped, decimal, whole } from "./form.js";
@@ -50,8 +50,8 @@ async function show(answer, { signal, asked }) {
   const { adjacency, unit } = target ? answer.guarantee : answer;
   const said = target
     ? `noise ${bound(std, { digits: 6 })} times the sensitivity, for epsilon ${typed.epsilon} at delta ${typed.delta}`
-    : `epsilon at most ${bound(guarantee.upper)} at delta ${typed.delta}`;
-  put(said, sentences({ caveats: answer.caveats, adjacency, unit }));
+    : guaranteed(guarantee.upper, typed.delta);
+  put(said, sentences({ caveats: answer.caveats, adjacency, unit, epsilon: guarantee.upper }));
   const count = event.kind === "repeated" ? event.count : 1;
   const values = { std, count, delta: typed.delta, ...Object.fromEntries(Object.entries(SENSITIVITY).map(([name, value]) => [`sensitivity.${name}`, value])) };
   byId("continue").href = `/calculators/gaussian?${new URLSearchParams(Object.entries(values).map(([name, value]) => [name, String(value)]))}`;
