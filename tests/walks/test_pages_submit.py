@@ -154,6 +154,59 @@ def test_a_recipe_says_what_it_reached_near_the_chosen_epsilon_until_it_is_chang
     assert page.inner_text("#reaches") == ""
 
 
+UPLOADED = {
+    "id": "5" * 32,
+    "state": "ready",
+    "definition": {"name": "beats of ward 5"},
+    "facts": {
+        "training_records": 48,
+        "test_records": 12,
+        "shape": [4],
+        "is_complex": True,
+        "classes": 2,
+        "unit": "beat",
+        "users": None,
+        "user_unit": None,
+    },
+}
+
+
+@pytest.fixture
+def with_an_upload(page: Any) -> Any:
+    """The form where one data set was uploaded; it is only offered, and never read."""
+    page.route("**/v1/data-sets?*", lambda route: route.fulfill(json={"data_sets": [UPLOADED], "next": None}))
+    page.reload()
+    page.locator("#data-set option", has_text="beats of ward 5").wait_for(state="attached")
+    unfold(page, "as JSON", "algorithm's example")
+    return page
+
+
+@pytest.mark.parametrize("start", ["recipe", "algorithm", "JSON"])
+def test_the_jobs_own_data_are_sent_again_once_they_are_chosen_instead_of_an_upload(start: str, with_an_upload: Any) -> None:
+    page, own = with_an_upload, {"kind": "uploaded", "data_set": UPLOADED["id"]}
+    page.select_option("#data-set", UPLOADED["id"])
+    if start == "recipe":
+        page.check("#recipes input[value=digits]")
+    elif start == "algorithm":
+        page.select_option("#algorithm", "zeta_dp_sgd")
+    else:
+        page.fill("#body", json.dumps({"spec": spec()}))
+        page.select_option("#data-set", UPLOADED["id"])
+    page.locator("#review", has_text="on your data set").wait_for()
+    assert written(page)["spec"]["data"] == own
+    page.select_option("#data-set", "")
+    assert (written(page)["spec"]["data"]["kind"], written(page)["spec"]["privacy"]["unit"]) == ("digits_phase_pairs", "record")
+    assert "digits phase pairs" in page.inner_text("#review")
+
+
+def test_a_job_that_came_with_an_upload_has_no_other_data_to_go_back_to_and_says_so(with_an_upload: Any) -> None:
+    page, own = with_an_upload, {"kind": "uploaded", "data_set": UPLOADED["id"]}
+    page.fill("#body", json.dumps({"spec": spec(data=own)}))
+    page.select_option("#data-set", "")
+    page.locator("#data-set-problem", has_text="came with an uploaded data set").wait_for()
+    assert (page.input_value("#data-set"), written(page)["spec"]["data"]) == (UPLOADED["id"], own)
+
+
 @pytest.mark.slow
 def test_an_uploaded_data_set_is_chosen_by_its_name(page: Any, client: httpx2.Client, service: Service) -> None:
     made = client.post("/v1/data-sets", json=definition(upload(client).json()["id"], name="beats of ward 3")).json()

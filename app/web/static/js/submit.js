@@ -16,6 +16,7 @@ const PLACES = { "spec.privacy.epsilon": "epsilon", labels: "labels", priority: 
 
 let found = { recipes: [], algorithms: [], ledgers: [], dataSets: [] };
 let taken = null; // the recipe that is filled in, with its data as JSON
+let replaced = null; // what stood in the job where a data set of one's own stands now: data, unit
 let asking = new AbortController();
 
 /** Asks, and shows a refusal instead of an answer. */
@@ -78,19 +79,30 @@ function adopt(job) {
   if (facts && privacy && ![facts.unit, facts.user_unit].includes(privacy.unit)) privacy.unit = facts.unit;
 }
 
+/** Keeps the data that come with a job: they can be chosen again after an uploaded data set has taken their place. */
+function noteData(job) {
+  if (job.spec.data?.kind !== "uploaded") replaced = { data: structuredClone(job.spec.data), unit: privacyOf(job)?.unit };
+}
+
 /** Data that are chosen stay so, whatever recipe is filled in. */
 function keepData(job) {
+  noteData(job);
   if (!found.dataSets.some((one) => one.id === byId("data-set").value)) return;
   write("data-set", job);
   adopt(job);
 }
 
-/** The recipe's own data again, and what they are. */
+/** The job's own data again, and what they are; where it came with none, the choice goes back and says why. */
 function restoreData(job) {
-  if (taken === null) return;
-  job.spec.data = JSON.parse(taken.data);
+  if (job.spec.data?.kind !== "uploaded") return;
+  if (replaced === null) {
+    say("data-set", "This job came with an uploaded data set: choose a recipe, or write other data into the JSON.");
+    byId("data-set").value = job.spec.data.data_set;
+    return;
+  }
+  job.spec.data = structuredClone(replaced.data);
   const privacy = privacyOf(job);
-  if (privacy && taken.unit) privacy.unit = taken.unit;
+  if (privacy && replaced.unit) privacy.unit = replaced.unit;
 }
 
 /** All of a training but how private it has to be: two that agree in it are the same recipe at two epsilons. */
@@ -115,7 +127,10 @@ function reread() {
   for (const name of ["beside", "beside-guarantee"]) byId(name).disabled = job === null;
   // Data can be chosen before there is a job, but not for one that can't be read.
   byId("beside-data").disabled = job === null && place.value.trim() !== "";
-  if (job !== null) fill(job);
+  if (job !== null) {
+    noteData(job);
+    fill(job);
+  }
   show(job);
   cost();
 }
@@ -145,7 +160,7 @@ const take = (name) =>
     if (document.querySelector("#recipes input:checked")?.value !== name) return;
     byId("algorithm").value = "";
     const of = found.recipes.find((one) => one.name === name);
-    taken = { data: JSON.stringify(body.spec.data), declared: of?.declared, unit: privacyOf(body)?.unit, asked: butEpsilon(body), measured: of?.measured || [] };
+    taken = { data: JSON.stringify(body.spec.data), declared: of?.declared, asked: butEpsilon(body), measured: of?.measured || [] };
     keepData(body);
     put(body, "This recipe is filled in below.");
   });
@@ -163,7 +178,7 @@ function rewrite(change) {
 editGuarantee(rewrite);
 
 place.addEventListener("input", () => {
-  say("body", "");
+  for (const name of ["body", "data-set"]) say(name, "");
   reread();
 });
 
