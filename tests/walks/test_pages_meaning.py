@@ -100,6 +100,34 @@ def test_no_calibrated_figure_stands_without_its_conditions(path: str, held_back
     settle(page)
 
 
+ANSWERING = {"/calculators/gaussian": "**/v1/profiles", "/calculators/event": "**/v1/profiles", "/conversions": "**/v1/conversions"}
+
+
+@pytest.mark.parametrize("path", ANSWERING)
+def test_an_answer_that_is_awaited_long_is_said_to_be_of_earlier_values(path: str, opened: Any) -> None:
+    page = opened[0](path)
+    held: list[Any] = []
+    # The first is held back; what is asked after it isn't.
+    page.route(ANSWERING[path], lambda route: held.extend([route]), times=1)
+    assert not page.is_visible("#earlier")
+    page.fill("#at-delta" if path == "/conversions" else "#delta", "0.0001")
+    page.locator("#earlier", has_text="The one for the current values is being computed.").wait_for()
+    held[-1].continue_()
+    settle(page)
+    assert not page.is_visible("#earlier")
+    assert "delta 0.0001" in headline(page)
+
+
+@pytest.mark.parametrize("path", ANSWERING)
+def test_an_answer_that_cannot_be_read_leaves_no_earlier_one_unmarked(path: str, opened: Any) -> None:
+    page = opened[0](path)
+    page.route(ANSWERING[path], lambda route: route.fulfill(content_type="text/html", body="<p>a proxy's page</p>"))
+    page.fill("#at-delta" if path == "/conversions" else "#delta", "0.0001")
+    page.locator("#problem", has_text="couldn't be read").wait_for()
+    assert page.is_visible("#earlier")
+    assert not page.is_visible("#meaning .label")
+
+
 @pytest.mark.parametrize("path", ["/calculators/event", "/calculators/approximate_dp?delta=0.00001&epsilon=1"])
 def test_an_infinite_epsilon_is_called_no_guarantee_and_holds_for_nobody(path: str, opened: Any) -> None:
     declared = {"kind": "approximate_dp", "epsilon": 1.0, "delta": 0.1, "adjacency": "add_remove", "unit": "record"}

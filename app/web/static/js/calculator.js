@@ -4,7 +4,7 @@ import { derive, headline, holds, remarks, sentences, show } from "./calculator-
 import { draw, inner } from "./calculator-plots.js";
 import { Problem, api, byId, el, later } from "./core.js";
 import { offer } from "./exports.js";
-import { FieldProblem, asTyped, blame, clear, decimal, fits, gathered, keep, markStale, recall, sentence, tell, whole } from "./form.js";
+import { FieldProblem, asTyped, blame, clear, decimal, fits, gathered, giveUp, keep, markPending, markStale, recall, sentence, tell, whole } from "./form.js";
 import { explain } from "./meaning.js";
 import { compare, epsilonOf, forget } from "./published.js";
 import { unitsIn } from "./units.js";
@@ -147,7 +147,6 @@ async function update() {
   running.abort();
   running = new AbortController();
   const { signal } = running;
-  const box = byId("answer");
   clear(form);
   remember();
   let wanted;
@@ -159,17 +158,17 @@ async function update() {
     refuse();
     return;
   }
-  box.setAttribute("aria-busy", "true");
+  markPending();
   try {
     await answerTo(wanted, signal);
   } catch (error) {
     if (error.name === "AbortError") return;
+    refuse();
     if (error instanceof FieldProblem) blame(error.input, error.message);
     else if (error instanceof Problem) tellWhy(error);
-    else throw error;
-    refuse();
+    else giveUp(error);
   } finally {
-    if (!signal.aborted) box.setAttribute("aria-busy", "false");
+    if (!signal.aborted) byId("answer").setAttribute("aria-busy", "false");
   }
 }
 
@@ -332,7 +331,8 @@ offer(() => shown);
 const soonest = later(update, PAUSE);
 /** From the keystroke on, the shown answer is outdated. */
 function soon() {
-  for (const name of ["answer", "below"]) byId(name).setAttribute("aria-busy", "true");
+  markPending();
+  byId("below").setAttribute("aria-busy", "true");
   if (byId("plots-part").open) byId("plots").setAttribute("aria-busy", "true");
   soonest();
 }

@@ -3,7 +3,7 @@
 import { Problem, api, byId, later } from "./core.js";
 import { derive, headline, sentences, show } from "./calculator-answer.js";
 import { offer } from "./exports.js";
-import { FieldProblem, asTyped, blame, clear, decimal, markStale } from "./form.js";
+import { FieldProblem, asTyped, blame, clear, decimal, giveUp, markPending, markStale } from "./form.js";
 import { explain } from "./meaning.js";
 import { unitsIn } from "./units.js";
 
@@ -44,14 +44,15 @@ async function update() {
     await explain(byId("meaning"), { epsilon: profile.epsilon[0].upper, delta: wanted.body.deltas[0], adjacency, unit, units: unitsIn(wanted.body.event), signal, event: wanted.body.event });
   } catch (error) {
     if (error.name === "AbortError") return;
-    if (error instanceof FieldProblem) blame(error.input, error.message);
-    else if (error instanceof Problem) blame(text, error.fields.length ? error.fields.map((one) => `${one.field}: ${one.message}`).join("; ") : error.message);
-    else throw error;
     shown = null;
     for (const name of ["steps", "route"]) byId(name).replaceChildren();
     markStale(true);
+    if (error instanceof FieldProblem) blame(error.input, error.message);
+    else if (error instanceof Problem) blame(text, error.fields.length ? error.fields.map((one) => `${one.field}: ${one.message}`).join("; ") : error.message);
+    else giveUp(error);
+  } finally {
+    if (!signal.aborted) byId("answer").setAttribute("aria-busy", "false");
   }
-  byId("answer").setAttribute("aria-busy", "false");
 }
 
 /** The address holds the event, unless it is too long for one. */
@@ -76,7 +77,7 @@ offer(() => shown);
 
 const soonest = later(update, PAUSE);
 function soon() {
-  byId("answer").setAttribute("aria-busy", "true");
+  markPending();
   soonest();
 }
 byId("form").addEventListener("input", (event) => {

@@ -4,6 +4,7 @@ import { byId, digits } from "./core.js";
 
 const DECIMAL = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,4})?$/i;
 const NOTHING = "…"; // shown until there is an answer
+const LONG = 400; // milliseconds until a page says that it computes
 const LONGEST = 60; // characters of a number, and of what an address keeps of a field
 
 /** What is wrong with one field, in words shown next to it. */
@@ -122,11 +123,31 @@ export function sentence(message) {
   return `${text[0].toUpperCase()}${text.slice(1)}${text.endsWith(".") ? "" : "."}`;
 }
 
-/** The answer that is shown belongs to what was typed before, or to what is typed now. */
+let waiting; // for an answer that takes long enough to say so
+
+function isEarlier(why) {
+  byId("earlier").hidden = why === "" || byId("headline").textContent === NOTHING;
+  byId("earlier").textContent = why === "" ? "" : `This answer is for the earlier values. ${why}`;
+}
+
+/** The answer that is shown belongs to what was typed before, and another one is awaited: where that takes long, the page says so. */
+export function markPending() {
+  byId("answer").setAttribute("aria-busy", "true");
+  waiting ??= setTimeout(() => isEarlier("The one for the current values is being computed."), LONG);
+}
+
+/** The answer that is shown belongs to what was typed before, with none for what is typed now, or to what is typed now. */
 export function markStale(stale) {
+  clearTimeout(waiting);
+  waiting = undefined;
   byId("answer").classList.toggle("stale", stale);
-  const none = byId("headline").textContent === NOTHING;
-  byId("earlier").hidden = !stale || none;
+  isEarlier(stale ? "There is no answer for the current ones." : "");
+}
+
+/** There is no answer, and nobody foresaw why: an answer that can't be read, for one. Raises the error again. */
+export function giveUp(error) {
+  byId("problem").textContent = "The answer couldn't be read or shown. Change a value, or reload the page, to ask again.";
+  throw error;
 }
 
 // The address holds the form

@@ -2,7 +2,7 @@
 
 import { Problem, api, byId, later } from "./core.js";
 import { offer } from "./exports.js";
-import { FieldProblem, blame, clear, fits, keep, markStale, recall, tell } from "./form.js";
+import { FieldProblem, blame, clear, fits, giveUp, keep, markPending, markStale, recall, tell } from "./form.js";
 
 const PAUSE = 60; // milliseconds without a key before the service is asked
 
@@ -21,7 +21,7 @@ export function keepAsking({ form, path, fields, body, show, inputOf, arrange = 
     running.abort();
     running = new AbortController();
     const { signal } = running;
-    byId("answer").setAttribute("aria-busy", "true");
+    markPending();
     clear(form);
     try {
       remember();
@@ -34,13 +34,14 @@ export function keepAsking({ form, path, fields, body, show, inputOf, arrange = 
       await more;
     } catch (error) {
       if (error.name === "AbortError") return;
-      if (error instanceof FieldProblem) blame(error.input, error.message);
-      else if (error instanceof Problem) tell(error, inputOf, last);
-      else throw error;
       shown = null;
       markStale(true);
+      if (error instanceof FieldProblem) blame(error.input, error.message);
+      else if (error instanceof Problem) tell(error, inputOf, last);
+      else giveUp(error);
+    } finally {
+      if (!signal.aborted) byId("answer").setAttribute("aria-busy", "false");
     }
-    byId("answer").setAttribute("aria-busy", "false");
   }
 
   function address() {
@@ -61,7 +62,7 @@ export function keepAsking({ form, path, fields, body, show, inputOf, arrange = 
   const soon = later(update, PAUSE);
   form.addEventListener("input", (event) => {
     last = event.target.id ? event.target : undefined; // a choice of the question has no place for a message
-    byId("answer").setAttribute("aria-busy", "true");
+    markPending();
     arrange();
     // A choice is a step that the browser can go back from; typing isn't.
     if (event.target.tagName === "SELECT" && fields.includes(event.target) && fits(fields)) history.pushState(null, "", address());
