@@ -52,6 +52,22 @@ def test_published_stands_beside_proven_and_says_that_it_promises_too_much(opene
     assert published(page, "Z2", "mu of one release") != found
 
 
+@pytest.mark.parametrize("mode", ["guarantee", "noise"])
+def test_noise_of_real_and_imaginary_parts_is_asked_by_a_link_that_names_them_alone(mode: str, opened: Any) -> None:
+    page = opened[0](f"/calculators/complex_gaussian?std_real=1&std_imag=2&mode={mode}")
+    if mode == "guarantee":
+        assert headline(page).startswith("epsilon at most ")
+        return
+    assert headline(page).startswith("real std 3.9")
+    # And whoever types them can't see the one deviation, so it can't be in the way.
+    page = opened[0]("/calculators/complex_gaussian?mode=noise")
+    unfold(page, "More settings")
+    typed(page, "#field-std-real", "1")
+    typed(page, "#field-std-imag", "2")
+    assert headline(page).startswith("real std 3.9")
+    assert "in the ratio that you entered" in page.inner_text("#sentences")
+
+
 @pytest.mark.slow
 def test_the_classic_formula_is_compared_at_the_epsilon_that_is_asked_for(opened: Any) -> None:
     page = opened[0]("/calculators/gaussian?mode=noise&epsilon=8&delta=0.001")

@@ -36,6 +36,7 @@ export const holds = (event, kind) => Boolean(event) && (event.kind === kind || 
 export function remarks(answer, delta) {
   const { adjacency, unit, epsilon } = answer.guarantee;
   const lines = [`It gives epsilon at most ${bound(epsilon.upper)} at delta ${delta}.`];
+  if (inner(answer.event).mechanism.std_real) lines.push("The two are in the ratio that you entered.");
   if (answer.noise_multiplier) lines.push(`Noise multiplier: ${bound(answer.noise_multiplier, { digits: 6 })}.`);
   if (answer.at_limit) lines.push("This is the largest or smallest value tried: the target is met with room to spare.");
   return [...sentences({ caveats: answer.caveats, adjacency, unit, epsilon: epsilon.upper }), lines.join(" ")];

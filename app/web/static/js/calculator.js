@@ -79,9 +79,13 @@ function sampled(event) {
   return share < 1 || unknown ? { kind: "poisson_sampled", probability: share, event } : event;
 }
 
+/** Whether the noise is given for the real and the imaginary part apart, which leaves no room for one deviation of both. */
+const isInParts = () => fields.some((input) => ["std_real", "std_imag"].includes(input.dataset.path) && input.value.trim() !== "");
+
 /** The mechanism; where its noise is asked for, with a first value for it, whatever is typed in the hidden field. */
 function mechanismOf() {
   if (mode() !== "noise" || !solved || solved.value.trim() === "") return gathered(fields, { kind });
+  if (isInParts()) return gathered(fields.filter((input) => input !== solved), { kind });
   return gathered(fields.filter((input) => input !== solved), { kind, [solved.dataset.path]: Number(solved.defaultValue) });
 }
 
@@ -299,6 +303,8 @@ function restore() {
   form.elements.mode.value = MODES.includes(found.get("mode")) ? found.get("mode") : MODES[0];
   if (!form.elements.mode.value) form.elements.mode.value = MODES[0];
   recall(found, own, fields);
+  // A link that names the parts' noise means them alone.
+  if (solved && isInParts() && !found.has(solved.dataset.path)) solved.value = "";
   const first = (input) => (input.tagName === "SELECT" ? input.options[0].value : input.defaultValue);
   const folded = form.querySelectorAll("details [data-own]");
   for (const input of folded) if (input.value !== first(input)) input.closest("details").open = true;
