@@ -39,7 +39,7 @@ def page(window: Any, service: Service, key: str, budgets: dict[str, str]) -> Ge
     found.complaints.watch(found)
     found.goto(f"{service.address}/jobs/new")
     found.locator('#form[aria-busy="false"]').wait_for()
-    unfold(found, "Labels, priority", "as JSON")
+    unfold(found, "Labels, priority", "as JSON", "algorithm's example")
     found.fill("#body", json.dumps({"spec": spec(), "runtime": RUNTIME}))
     yield found
     found.close()
@@ -138,6 +138,19 @@ def test_what_an_epsilon_means_knows_how_many_units_a_recipe_trains_on(page: Any
     with page.expect_request("**/v1/meanings") as asked:
         page.check("#recipes input[value=digits]")
     assert asked.value.post_data_json["units"] == declared["training_records"]
+
+
+def test_a_comparison_is_reviewed_with_all_its_runs(page: Any) -> None:
+    page.select_option("#algorithm", "comparison")
+    page.locator("#review", has_text="all runs together: 4 runs, each counted").wait_for()
+    assert "weaker than that of each" in page.inner_text("#no-guarantee")
+    job = written(page)
+    job["spec"]["repetitions"] = 5
+    page.fill("#body", json.dumps(job))
+    assert "20 runs, each counted, repetitions too" in page.inner_text("#review")
+    del job["spec"]["parts"][1]["spec"]["privacy"]["epsilon"]
+    page.fill("#body", json.dumps(job))
+    assert "15 runs" in page.inner_text("#review")
 
 
 def test_a_recipe_says_what_it_reached_near_the_chosen_epsilon_until_it_is_changed(page: Any, client: httpx2.Client) -> None:
