@@ -48,13 +48,13 @@ def test_the_first_page_hands_on_its_unit_and_shows_delta_as_it_was_typed(opened
     page.click("#continue")
     settle(page)
     assert page.input_value("#field-sensitivity-unit") == "person"
-    assert "whether this person was included" in page.inner_text("#meaning")
+    assert "name this person in" in page.inner_text("#meaning")
 
 
 WORDS = {
-    "add_remove": "whether this record was included",
-    "replace_one": "whether this record's data are another's",
-    "zero_out": "whether this record's data are blanked out",
+    "add_remove": "if it was left out,",
+    "replace_one": "if its data were replaced by another's,",
+    "zero_out": "if its data were blanked out,",
 }
 
 

@@ -46,14 +46,14 @@ _FIELDS = {
     ),
     "std": Words("Noise: standard deviation", "units of a step's sum", "Before it is correlated."),
     "l2": Words(
-        "Largest effect on a step",
+        "Largest effect per step",
         "units of a step's sum",
         "How far one unit can move one step's sum, as a Euclidean distance (l2). If units are replaced: two units' parts.",
     ),
     "steps": Words("Steps per run", "", "A whole number."),
     "coefficients": Words("Matrix C: first column", "", "From the diagonal down; 0 beyond them. Separated by commas."),
     "min_separation": Words(
-        "Least distance of steps", "steps", "Between two steps that one unit takes part in. 1 if a unit may be in every step."
+        "Minimum separation", "steps", "The least distance between two steps that one unit takes part in. 1 if a unit may be in every step."
     ),
     "max_participations": Words("Most steps per unit", "", "In how many steps one unit takes part. A whole number."),
     "adjacency": words_of("sensitivity.adjacency"),

@@ -7,7 +7,7 @@ import json
 from zetadp.accountants.attack_sentences import NEIGHBOURS
 from zetadp.mechanisms.errata import Paper
 
-READ = ("choice", "question", "absent", "present", "shown")
+READ = ("choice", "absent", "present", "shown")
 """What scripts read of an adjacency's words."""
 
 PAPERS: dict[Paper, str] = {

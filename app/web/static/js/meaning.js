@@ -59,20 +59,22 @@ export async function explain(place, of) {
   if (awaited.get(place) === mine) put(place, ...told(of, neighbourWords(of.adjacency, of.unit || "unit"), answer));
 }
 
+/** A clause about the unit after it was named: "it" stands for it. */
+const pronoun = (clause, unit) => clause.replace(`the ${unit}'s`, "its").replace(`the ${unit}`, "it");
+
 function told(of, words, answer) {
-  const { strength, tone, guess_percent: right, naming_percent: most } = answer;
+  const { strength, tone, naming_percent: most } = answer;
   const label = el("span", { class: `label ${tone}` }, `${strength[0].toUpperCase()}${strength.slice(1)} protection`);
   if (!words || strength === "no") return [el("p", {}, label, "Nothing is promised to anybody.")];
   const unit = spelled(of.unit);
   const alarms = Math.round(RUNS * answer.naming.alpha); // the first figures of the picture
-  const [before, between, after] = ["An attack with ", `${alarms} false alarm in ${RUNS} runs names this ${unit} in at most `, `${most}.`];
+  const [before, between, after] = [`Tuned to name this ${unit} in `, `${alarms} of ${RUNS} runs if ${pronoun(words.absent, unit)}, an attack names it in at most `, `${most} of ${RUNS} if not.`];
+  const exact = [answer.naming.sentence, answer.guess.sentence, answer.publication, answer.strengths].filter(Boolean);
   return [
-    el("p", {}, label, ` From even odds, a guess ${words.question} is right with probability at most ${right}\u00a0%.`),
+    el("p", {}, label, ` ${before}`, swatch(""), between, swatch(" taking"), after),
     words.shown ? el("p", {}, words.shown) : null,
     people(alarms, Number(most), `${before}${between}${after}`),
-    el("p", { class: "soft" }, before, swatch(""), between, swatch(" taking"), after),
-    el("details", {}, el("summary", {}, "Exact words"), ...[answer.guess.sentence, answer.naming.sentence, answer.publication, answer.strengths].filter(Boolean).map((line) => el("p", {}, line))),
-    curveOf(of, words),
+    el("details", {}, el("summary", {}, "Exact words"), ...exact.map((line) => el("p", {}, line)), curveOf(of, words)),
   ].filter(Boolean);
 }
 

@@ -9,7 +9,7 @@ export const spelled = (unit) => unit.replaceAll("_", " ");
  * What an adjacency hides of one unit, in words; null for one that isn't known.
  * @param {string | null} adjacency
  * @param {string} unit
- * @returns {Record<string, string> | null} choice, question, absent, present and shown
+ * @returns {Record<string, string> | null} choice, absent, present and shown
  */
 export function neighbourWords(adjacency, unit) {
   const words = Object.hasOwn(TERMS.neighbours, adjacency ?? "") ? TERMS.neighbours[adjacency ?? ""] : null;
