@@ -58,6 +58,7 @@ from zetadp.app.web.handbook import Handbook
 from zetadp.app.web.kept import Kept
 from zetadp.app.web.router import STANDING
 from zetadp.app.web.router import router as web_router
+from zetadp.app.web.unknown import Unknown
 from zetadp.mechanisms.base import Value
 from zetadp.mechanisms.conventions import NoiseStatement
 from zetadp.trainer import AnyTrainingSpec
@@ -166,6 +167,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.include_router(access_router, prefix="/v1")
     app.include_router(operations_router)
     app.include_router(web_router)
+    app.router.default = Unknown(app.router.default)
     with as_file(files("zetadp.app").joinpath("web", "static")) as static:
         app.mount("/static", StaticFiles(directory=static), name="static")
     app.mount(HANDBOOK, Handbook(chosen.handbook_dir), name="handbook")

@@ -125,6 +125,18 @@ def test_what_isnt_there_is_said_not_to_be_and_its_name_is_only_text(under: str,
     assert "&lt;img src=x" in answer.text
 
 
+def test_a_browser_at_an_unknown_address_gets_a_page_that_leads_on_and_a_client_the_problem(client: TestClient) -> None:
+    path, browser = "/nothing/%3Cb%3E", {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    shown = client.get(path, headers=browser)
+    assert (shown.status_code, shown.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert "default-src 'none'" in shown.headers["content-security-policy"]
+    assert "<h1>There is no such page</h1>" in shown.text
+    assert "<code>/nothing/&lt;b&gt;</code>" in shown.text
+    assert '<a href="/calculators">' in shown.text
+    for answer in (client.get(path), client.get("/v1/nothing", headers=browser), client.post(path, headers=browser)):
+        assert (answer.status_code, answer.json()["type"]) == (404, "http-not-found")
+
+
 @pytest.mark.parametrize("one", list_proofs(), ids=lambda one: one.name)
 def test_a_proof_is_a_page_to_read_and_names_of_others_lead_to_them(one: ProofEntry, client: TestClient) -> None:
     text = client.get(f"/proofs/{one.name}").text

@@ -17,6 +17,7 @@ from zetadp.app.web.live_forms import COMPARISONS
 
 ASKING = ("/comparisons", *(f"/comparisons/{name}" for name in COMPARISONS), "/noise-shapes", "/conversions")
 WITHOUT_KEY = ("/papers", "/proofs", "/proofs/complex_gaussian", "/vocabulary", "/start", "/certificates")
+UNKNOWN = "/unknown/" + "a" * 60
 PATHS = (
     "/",
     "/calculators",
@@ -39,7 +40,7 @@ ONE_OF_EACH_KIND = (
 )
 AXE = [
     pytest.param(path, scheme)
-    for place, path in enumerate((*ONE_OF_EACH_KIND, ASKING[2]))
+    for place, path in enumerate((*ONE_OF_EACH_KIND, ASKING[2], UNKNOWN))
     for scheme in (("light", "dark"), ("dark", "light"))[place % 2]
 ]
 """Each page in both schemes, of which one comes first: that of every other page."""
@@ -105,7 +106,7 @@ def test_axe_finds_nothing(path: str, scheme: str, chromium: Any, address: str) 
     assert [(one["id"], one["nodes"][0]["html"][:120]) for one in found] == []
 
 
-@pytest.mark.parametrize("path", chosen(PATHS, ONE_OF_EACH_KIND))
+@pytest.mark.parametrize("path", [*chosen(PATHS, ONE_OF_EACH_KIND), UNKNOWN])
 def test_nothing_is_wider_than_a_phone(path: str, opened: Any) -> None:
     page = opened[0](path, PHONE)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
