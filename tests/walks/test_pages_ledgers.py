@@ -11,7 +11,8 @@ import pytest
 
 from tests.app.jobs_harness import spec, wait_for_state
 from tests.selection import chosen, thinned
-from tests.walks.pages import Complaints, Service, give_key, keep_key
+from tests.walks.pages import Complaints, Service, give_key, keep_key, new_key
+from zetadp.app.access.scopes import Scope
 
 
 @pytest.fixture
@@ -183,6 +184,49 @@ def test_a_spend_that_is_an_event_says_what_was_released_and_what_is_only_declar
         "the best of 2.5 runs on average: a release with Gaussian noise",
         "a release with Gaussian noise; and the best of many scores with Gumbel noise, as declared",
     ]
+
+
+def test_rules_and_periods_are_on_the_page_and_the_limit_is_said_to_be_of_one_period(
+    page: Any, client: httpx2.Client, service: Service, tenant: str
+) -> None:
+    rules = {"purposes": ["staffing", "tumour model"], "approval": "second_key"}
+    body = {"name": "quarters", "budget": {"kind": "gdp", "mu": 1.0}, "adjacency": "add_remove", "unit": "record", "protects": "data_set"}
+    of = client.post("/v1/ledgers", json=body | {"renews_after_days": 90, "rules": rules}).json()["id"]
+    made = [
+        client.post(f"/v1/ledgers/{of}/reservations", json={"spend": {"kind": "gdp", "mu": mu}, "purpose": "staffing"}) for mu in (0.1, 0.2)
+    ]
+    with service.client(new_key(service, tenant, Scope.LEDGER)) as second:
+        second.post(f"/v1/ledgers/{of}/reservations/{made[0].json()['id']}/approve").raise_for_status()
+    open_(page, service, of)
+    assert "at most mu 1 in each period of 90 days;" in page.inner_text("#about")
+    said = page.inner_text("#rules")
+    over = "protected by k budgets together: mu is sqrt(k) times"
+    for words in ("free again every 90 days, next on ", over, "staffing, tumour model", "approves"):
+        assert words in said
+    page.locator("#reservations tr").nth(1).wait_for()
+    assert [" approved by key " in text for text in page.locator("#reservations td[data-name=State]").all_inner_texts()] == [False, True]
+    page.locator("#entries tr", has_text="was approved by another key").wait_for()
+    page.click("#meaning-part summary")
+    page.locator("#limit-as", has_text="for the releases of one period").wait_for()
+    page.goto(f"{service.address}/ledgers")
+    page.locator("#list tr", has_text="mu 1 in each period of 90 days").wait_for()
+    # A budget with rules takes no trainings, so the form of one doesn't offer it.
+    page.goto(f"{service.address}/jobs/new")
+    page.locator('#form[aria-busy="false"]').wait_for()
+    assert "quarters" not in page.inner_text("#ledger")
+    assert page.complaints.lines == []
+
+
+def test_who_may_spend_how_much_is_on_the_page(page: Any, client: httpx2.Client, service: Service) -> None:
+    body = {"name": "shares", "budget": {"kind": "zcdp", "rho": 1.0}, "adjacency": "add_remove", "unit": "record", "protects": "data_set"}
+    quotas = [{"key": "ann", "share": 0.5}, {"key": "ben", "share": 0.75}]
+    open_(page, service, client.post("/v1/ledgers", json=body | {"rules": {"quotas": quotas}}).json()["id"])
+    assert page.locator("#rules li li").all_inner_texts() == [
+        "Key ann: at most 50 % of each limit.",
+        "Key ben: at most 75 % of each limit.",
+    ]
+    open_(page, service, ledger(client, "without rules", {"kind": "zcdp", "rho": 1.0}))
+    assert not page.is_visible("#rules-part")
 
 
 def test_a_user_has_a_balance_of_their_own(page: Any, client: httpx2.Client, service: Service) -> None:

@@ -2,7 +2,8 @@
 
 import { Problem, announce, api, bound, byId, el, moment, number, refusal } from "./core.js";
 import { startProjection } from "./ledger-projection.js";
-import { bar, currency, limitWords, spendWords, state } from "./ledgers-common.js";
+import { approvalWords, showRules } from "./ledger-rules.js";
+import { bar, currency, definedLimit, spendWords, state } from "./ledgers-common.js";
 import { explain } from "./meaning.js";
 import { say } from "./submit-fields.js";
 import { neighbourWords, spelled } from "./terms.js";
@@ -77,7 +78,8 @@ function head() {
   byId("title").textContent = definition.name;
   byId("state").replaceChildren(state(ledger));
   const neighbours = neighbourWords(definition.adjacency, definition.unit).choice;
-  byId("about").textContent = `at most ${limitWords(definition.budget)}; protects one ${spelled(definition.unit)} (${neighbours}); created ${moment(ledger.created)}`;
+  byId("about").textContent = `at most ${definedLimit(definition)}; protects one ${spelled(definition.unit)} (${neighbours}); created ${moment(ledger.created)}`;
+  showRules(ledger);
   const named = currency(definition.budget.kind);
   byId("currency").textContent = named ? named[0] : "mu";
   byId("by-recipe").hidden = definition.protects !== "data_set";
@@ -93,7 +95,7 @@ function head() {
 /** The limit as an epsilon and a delta, once: it never changes. */
 async function limit() {
   if (!byId("meaning-part").open || byId("limit-as").textContent) return;
-  const { budget, adjacency, unit } = ledger.definition;
+  const { budget, adjacency, unit, renews_after_days: days } = ledger.definition;
   const named = currency(budget.kind);
   let [epsilon, delta] = [budget.epsilon, budget.kind === "pure" ? 0 : (budget.delta ?? USUAL_DELTA)];
   if (budget.kind === "gdp" || budget.kind === "zcdp") {
@@ -101,7 +103,7 @@ async function limit() {
     const answer = await api("/v1/conversions", { method: "POST", body: { given, to: [{ kind: "approximate", delta }] } });
     epsilon = answer.conversions[0].value;
   }
-  byId("limit-as").textContent = `epsilon at most ${bound(epsilon)} at delta ${delta}`;
+  byId("limit-as").textContent = `epsilon at most ${bound(epsilon)} at delta ${delta}${days ? ", for the releases of one period" : ""}`;
   await explain(byId("meaning"), { epsilon, delta, adjacency, unit, units: null });
 }
 
@@ -112,7 +114,7 @@ function reservation(one) {
     "tr",
     {},
     el("th", { scope: "row", class: "mono" }, one.id.slice(0, 12)),
-    el("td", { "data-name": "State" }, el("span", { class: `tag ${colour}` }, one.state)),
+    el("td", { "data-name": "State" }, el("span", { class: `tag ${colour}` }, one.state), approvalWords(ledger, one)),
     el("td", { "data-name": "Spend" }, one.purpose ? `${one.purpose}: ` : "", spendWords(one.spend), one.released ? `; released: ${spendWords(one.released)}` : ""),
     el("td", { "data-name": "Job" }, one.job ? el("a", { href: `/jobs/${one.job}` }, one.job.slice(0, 12)) : "none"),
     el("td", { "data-name": "Lapses" }, one.state === "reserved" ? lapses : "settled"),
@@ -144,6 +146,10 @@ function act(given) {
       return `${given.reservation.slice(0, 12)} is free again: nothing was released`;
     case "lapsed":
       return `${given.reservation.slice(0, 12)} lapsed: ${given.then}`;
+    case "approved":
+      return `${given.reservation.slice(0, 12)} was approved by another key`;
+    case "renewed":
+      return `period ${given.period + 1} began: what was spent before no longer counts`;
     default:
       return given.kind;
   }

@@ -30,10 +30,15 @@ export function currency(kind) {
   return SYMBOLS[kind] || null;
 }
 
-export function limitWords(budget) {
+function limitWords(budget) {
   if (budget.kind === "rdp_target") return `epsilon ${figure(budget.epsilon)} at delta ${figure(budget.delta)}`;
   if (currency(budget.kind)) return `${budget.kind === "gdp" ? "mu" : currency(budget.kind)[0]} ${figure(budget[currency(budget.kind)[1]])}`;
   return "Rényi divergences at several orders";
+}
+
+/** A budget's limit, and that it is of one period where there are several. */
+export function definedLimit({ budget, renews_after_days: days }) {
+  return days ? `${limitWords(budget)} in each period of ${days} ${days === 1 ? "day" : "days"}` : limitWords(budget);
 }
 
 /** What a spend is, in words. */

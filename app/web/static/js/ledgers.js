@@ -1,7 +1,7 @@
 // The list of budgets, and the form that makes one.
 
 import { Problem, announce, api, byId, el, moment, percent, refusal } from "./core.js";
-import { bar, limitWords, state, taken, telling } from "./ledgers-common.js";
+import { bar, definedLimit, state, taken, telling } from "./ledgers-common.js";
 
 const LABELS = { gdp: "Limit: mu", rdp_target: "Limit: epsilon", zcdp: "Limit: rho", pure: "Limit: epsilon" };
 const FIELDS = { gdp: "mu", rdp_target: "epsilon", zcdp: "rho", pure: "epsilon" };
@@ -18,7 +18,7 @@ function row(ledger) {
     "tr",
     {},
     el("th", { scope: "row" }, el("a", { href: `/ledgers/${ledger.id}` }, definition.name)),
-    el("td", { "data-name": "Limit" }, limitWords(definition.budget)),
+    el("td", { "data-name": "Limit" }, definedLimit(definition)),
     el("td", { "data-name": "Used" }, ...shown),
     el("td", { "data-name": "Protects" }, `${definition.protects === "each_user" ? "each user, by " : ""}${definition.unit.replaceAll("_", " ")}`),
     el("td", { "data-name": "State" }, state(ledger)),

@@ -2,7 +2,7 @@
 
 import { Problem, api, bound, byId, el, key, later, refusal, request } from "./core.js";
 import { algorithmName, privacyOf } from "./jobs-common.js";
-import { bar, limitWords, telling } from "./ledgers-common.js";
+import { bar, definedLimit, telling } from "./ledgers-common.js";
 import { NAMES, fill, parsed, say, write } from "./submit-fields.js";
 import { editGuarantee, expected, showJob, showRecipes } from "./submit-guide.js";
 import { showModel } from "./submit-layers.js";
@@ -51,11 +51,11 @@ const dataOption = (one) => el("option", { value: one.id }, `${one.definition.na
 const load = () =>
   asked(async () => {
     const [recipes, algorithms, ledgers, dataSets] = await Promise.all([api("/v1/recipes"), api("/v1/algorithms"), own("/v1/ledgers?state=open&limit=200", "ledgers"), own("/v1/data-sets?limit=200", "data_sets")]);
-    const fitting = ledgers.filter((one) => one.definition.protects === "data_set");
+    const fitting = ledgers.filter((one) => one.definition.protects === "data_set" && !one.definition.rules);
     found = { recipes, algorithms, ledgers: fitting, dataSets };
     showRecipes(recipes, take);
     options("algorithm", algorithms.map((one) => el("option", { value: one.name }, algorithmName(one.name))));
-    options("ledger", fitting.map((one) => el("option", { value: one.id }, `${one.definition.name}: at most ${limitWords(one.definition.budget)}`)));
+    options("ledger", fitting.map((one) => el("option", { value: one.id }, `${one.definition.name}: at most ${definedLimit(one.definition)}`)));
     options("data-set", dataSets.filter((one) => one.state === "ready").map(dataOption));
     byId("form").setAttribute("aria-busy", "false");
     reread();
