@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from tests.app.jobs_harness import submit, wait_for_state
-from tests.walks.pages import Complaints, Service, give_key
+from tests.walks.pages import PHONE, Complaints, Service, give_key
 from tests.walks.test_pages_jobs import shows
 
 DRAWN = "#plots figure :is(path[stroke-width='2'], g[stroke-width='2'] path)"
@@ -54,6 +54,36 @@ def test_curves_are_zoomed_saved_and_laid_over_another_run_and_events_are_filter
     page.select_option("#overlay", runs[1])
     page.locator("#runs tr").nth(1).wait_for()
     assert page.url.endswith(f"/jobs/compare?id={runs[0]}&id={runs[1]}")
+    assert page.complaints.lines == []
+
+
+SITES = [
+    {"name": "north", "answered": True, "arrived": 4, "charged": 5},
+    {"name": "south", "answered": False, "arrived": 3, "charged": 4, "refusal": "budget"},
+    {"name": "east", "answered": False, "arrived": 0},
+]
+
+
+def test_a_federations_sites_are_a_table_of_who_answered_and_why_not(page: Any, client: httpx2.Client, service: Service) -> None:
+    job = submit(client)
+    wait_for_state(client, job, "succeeded")
+    report = {"event": "sites", "round": 5, "rounds": 20, "sites": SITES}
+    told = {"number": 1, "attempt": 1, "time": "2026-01-01T00:00:00Z", "data": report}
+    over = told | {"number": 2, "data": {"event": "state", "state": "succeeded", "reason": None}}
+    body = f"event: sites\nid: 1\ndata: {json.dumps(told)}\n\nevent: state\nid: 2\ndata: {json.dumps(over)}\n\n"
+    page.route("**/events", lambda route: route.fulfill(content_type="text/event-stream", body=body))
+    page.goto(f"{service.address}/jobs/{job}")
+    page.locator("#sites tr").nth(2).wait_for()
+    rows = [row.locator("th, td").all_inner_texts() for row in page.locator("#sites tr").all()]
+    assert rows == [
+        ["north", "answered", "4 of 20", "5 of 20"],
+        ["south", "refuses: its own budget admits no further round", "3 of 20", "4 of 20"],
+        ["east", "missing", "0 of 20", "not known"],
+    ]
+    assert page.inner_text("#sites-round").startswith("Round 5 of 20: 1 of 3 sites answered. Each site's budget")
+    assert "south refuses: its own budget admits no further round; east is missing" in page.inner_text("#events")
+    page.set_viewport_size({"width": PHONE, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
     assert page.complaints.lines == []
 
 

@@ -12,35 +12,41 @@ const REFUSALS = {
   failed: "an error at the site; the round is charged",
 };
 
-/** Whether a site took part in the last round, and if not why, as far as it said. */
-export function standing(site) {
-  if (site.answered) return "answered";
-  return site.refusal ? `refuses: ${REFUSALS[site.refusal] || site.refusal.replaceAll("_", " ")}` : "missing";
+/** Whether a site took part in the last round, in a word with its colour, and why not, as far as it said. */
+function standing({ answered, refusal }) {
+  if (answered) return { word: "answered", colour: "good", why: "" };
+  if (!refusal) return { word: "missing", colour: "warn", why: "" };
+  return { word: "refuses", colour: "warn", why: `: ${REFUSALS[refusal] || refusal.replaceAll("_", " ")}` };
+}
+
+function answeredLine(told) {
+  return `round ${told.round} of ${told.rounds}: ${told.sites.filter((one) => one.answered).length} of ${told.sites.length} sites answered`;
 }
 
 /** What stands in the history. */
 export function sitesLine(told) {
-  const missing = told.sites.filter((one) => !one.answered);
-  const words = missing.map((one) => `${one.name} ${standing(one)}`).join("; ");
-  return `round ${told.round} of ${told.rounds}: ${told.sites.length - missing.length} of ${told.sites.length} sites answered${words ? `; ${words}` : ""}`;
+  const words = told.sites.filter((one) => !one.answered).map((one) => (one.refusal ? `${one.name} refuses${standing(one).why}` : `${one.name} is missing`));
+  return [answeredLine(told), ...words].join("; ");
+}
+
+function row(one, rounds) {
+  const { word, colour, why } = standing(one);
+  return el(
+    "tr",
+    {},
+    el("th", { scope: "row" }, one.name),
+    el("td", { "data-name": "Last round" }, el("span", { class: `tag ${colour}` }, word), why),
+    el("td", { class: "number", "data-name": "Answers that counted" }, `${one.arrived} of ${rounds}`),
+    el("td", { class: "number", "data-name": "Charged by its ledger" }, one.charged === undefined ? "not known" : `${one.charged} of ${rounds}`),
+  );
 }
 
 /** Draws the table. */
 export function showSites(told) {
   byId("sites-part").hidden = false;
-  byId("sites-round").textContent = `${sitesLine(told)}. Each site's budget is its own, and only it knows what is left.`;
-  byId("sites").replaceChildren(
-    ...told.sites.map((one) =>
-      el(
-        "tr",
-        {},
-        el("th", { scope: "row" }, one.name),
-        el("td", { "data-name": "Last round" }, standing(one)),
-        el("td", { class: "number", "data-name": "Answers that counted" }, `${one.arrived} of ${told.rounds}`),
-        el("td", { class: "number", "data-name": "Charged by its ledger" }, one.charged === undefined ? "not known" : `${one.charged} of ${told.rounds}`),
-      ),
-    ),
-  );
+  const line = answeredLine(told);
+  byId("sites-round").textContent = `${line[0].toUpperCase()}${line.slice(1)}. Each site's budget is its own, and only it knows what is left.`;
+  byId("sites").replaceChildren(...told.sites.map((one) => row(one, told.rounds)));
 }
 
 /** Another job is shown, or the same one from its start. */
