@@ -116,3 +116,21 @@ def test_what_the_spent_epsilon_means_knows_how_many_units_there_are(page: Any, 
     with page.expect_request("**/v1/meanings") as asked:
         page.click("#meaning-part summary")
     assert asked.value.post_data_json["units"] == units
+
+
+def test_runs_that_are_no_longer_heard_of_say_so_and_another_keys_are_gone(page: Any, client: httpx2.Client, service: Service) -> None:
+    runs = [submit(client), submit(client)]
+    for job in runs:
+        wait_for_state(client, job, "succeeded")
+    gone = json.dumps({"type": "gone", "title": "Gone.", "status": 410, "detail": "The events are gone."})
+    page.route("**/events", lambda route: route.fulfill(status=410, content_type="application/problem+json", body=gone))
+    page.goto(f"{service.address}/jobs/compare?id={runs[0]}&id={runs[1]}")
+    page.locator("#runs tr", has_text="As of before: The events are gone.").nth(1).wait_for()
+    page.unroute_all()
+    page.reload()
+    page.locator("#plots figure svg").first.wait_for()
+    page.locator("#plots figure summary").first.click()  # somebody reads a plot
+    page.evaluate("sessionStorage.removeItem('zetadp-key'); document.dispatchEvent(new CustomEvent('zetadp-key'))")
+    page.locator("#trouble", has_text="private").wait_for()
+    page.locator("#runs tr").first.wait_for(state="detached")
+    assert page.locator("#plots figure").count() == 0

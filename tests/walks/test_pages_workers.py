@@ -75,6 +75,24 @@ def test_the_operators_verdict_is_of_everything_below_it(failing: int, verdict: 
     page.close()
 
 
+def test_operators_figures_that_could_not_be_read_again_say_of_when_they_are(window: Any, service: Service, key: str) -> None:
+    page = window.new_page()
+    give_key(page, service.address, key)
+    page.route("**/metrics", lambda route: route.fulfill(content_type="text/plain", body=METRICS.format(failing=0)))
+    page.goto(f"{service.address}/operations")
+    page.locator("#figures li").first.wait_for()
+    assert "was read on" not in page.inner_text("#trouble")
+    page.unroute_all()
+    page.route("**/metrics", lambda route: route.fulfill(status=500, body=""))
+    page.locator("#trouble", has_text="What is shown below was read on").wait_for()  # it looks again every five seconds
+    assert page.is_visible("#figures")
+    # What another key may not see isn't left from this one.
+    with page.expect_request("**/metrics"):
+        page.evaluate("document.dispatchEvent(new CustomEvent('zetadp-key'))")
+    assert not page.is_visible("#figures")
+    page.close()
+
+
 def test_an_operators_answer_that_comes_after_a_later_one_is_not_shown(window: Any, service: Service, key: str) -> None:
     page = window.new_page()
     give_key(page, service.address, key)

@@ -13,9 +13,9 @@ const MOST = 4; // colours
 const MOST_PLOTS = 6;
 const NAMES = { step: "step", seconds: "seconds since the start", epsilon: "epsilon spent" };
 const ids = [...new Set(new URLSearchParams(location.search).getAll("id"))].filter((id) => /^[0-9a-f]{32}$/.test(id)).slice(0, MOST);
-const stopping = new AbortController();
+let stopping = new AbortController(); // of what is followed with the key that is set
 
-/** @type {{id: string, job: any, history: History}[]} */
+/** `broken`: why nothing more is heard of it; empty while its events come or all have come. @type {{id: string, job: any, history: History, broken: string}[]} */
 const runs = [];
 
 const nameOf = ({ id, job }) => job.labels.name || `${Object.entries(job.labels).map(([name, value]) => `${name}=${value}`).join(", ") || algorithmName(job.algorithm)} (${id.slice(-6)})`;
@@ -50,7 +50,7 @@ function row(run) {
     "tr",
     {},
     el("th", { scope: "row" }, el("a", { href: `/jobs/${run.id}` }, nameOf(run))),
-    el("td", { "data-name": "State" }, tag(job.state)),
+    el("td", { "data-name": "State" }, tag(job.state), run.broken ? el("p", { class: "problem" }, `As of before: ${run.broken}`) : null),
     el("td", { "data-name": "Steps" }, job.progress ? `${job.progress.step} of ${job.progress.steps}` : ""),
     el("td", { "data-name": "Spent" }, cost(job.progress), hidden(run) ? ` (${hidden(run)})` : ""),
     el("td", { "data-name": "Steps per second" }, Number.isFinite(history.speed) ? figure(history.speed, 3) : ""),
@@ -70,7 +70,7 @@ const draw = paced(async () => {
   const made = [];
   const axis = byId("across").value;
   // Epsilon jumps at each report to what was spent by then: a chord would lie below it.
-  if (axis !== "epsilon" && alike) made.push(await plot("epsilon spent", axis, (run) => run.history.spent, "step-before"));
+  if (runs.length && axis !== "epsilon" && alike) made.push(await plot("epsilon spent", axis, (run) => run.history.spent, "step-before"));
   const metrics = [...new Set(runs.flatMap((run) => [...run.history.metrics.keys()]))];
   // A figure that each run has once is in the table.
   const curves = metrics.filter((name) => runs.some((run) => run.history.metrics.get(name)?.length > 1));
@@ -84,12 +84,13 @@ function plot(name, axis, pointsOf, curve) {
   return linePlot({ title: `${name[0].toUpperCase()}${name.slice(1)}`, about: `One line per run, by ${NAMES[axis]}.`, dots: true, part: zoomed(), x: { label: NAMES[axis] }, y: { label: name }, series, file: `runs-${name.replaceAll(" ", "-")}` });
 }
 
-async function start(id) {
+async function start(id, signal) {
   const base = `/v1/jobs/${id}`;
-  const run = { id, job: await api(base), history: new History() };
+  const run = { id, job: await api(base, { signal }), history: new History(), broken: "" };
+  if (signal.aborted) return;
   runs.push(run);
   const isOver = async () => {
-    run.job = await api(base);
+    run.job = await api(base, { signal });
     return FINAL.includes(run.job.state);
   };
   const take = (event) => {
@@ -98,16 +99,26 @@ async function start(id) {
     if (event.type === "state") isOver().then(draw, () => {});
     draw();
   };
-  follow(`${base}/events`, take, stopping.signal, () => draw(), isOver);
+  const hear = (state, problem) => {
+    run.broken = state === "open" || (state === "ended" && !problem) ? "" : (problem?.message ?? "the line to the service is broken; it is tried again.");
+    draw();
+  };
+  follow(`${base}/events`, take, signal, hear, isOver);
 }
 
 async function startAll() {
+  stopping.abort();
+  stopping = new AbortController();
+  const { signal } = stopping;
   byId("none").hidden = ids.length > 1;
+  // Of another key's runs nothing stays, whoever reads it.
   runs.length = 0;
+  byId("plots").replaceChildren();
+  byId("trouble").replaceChildren();
   try {
-    for (const id of ids) await start(id);
-    byId("trouble").replaceChildren();
+    for (const id of ids) await start(id, signal);
   } catch (error) {
+    if (signal.aborted) return;
     if (!(error instanceof Problem)) throw error;
     byId("trouble").replaceChildren(refusal(error));
   }

@@ -91,6 +91,7 @@ async function readiness() {
 }
 
 let timer;
+let read = null; // when what is shown was read
 let turn = 0; // of what was looked at: an earlier answer that comes later is of another key, or of before
 
 /** The verdict is of all that is shown below it; where a part of that can't be had, there is none. */
@@ -104,6 +105,7 @@ async function look() {
     byId("read").hidden = false;
     byId("checkpoint").textContent = head;
     const wrong = [...showChecks(ready), ...showWorkers(hardware), ...showFigures(samples(metrics))];
+    read = new Date();
     byId("verdict").textContent = wrong.length ? `Needs attention: ${wrong.join(", ")}.` : "All checks pass, and no figure needs attention.";
     byId("trouble").replaceChildren();
   } catch (error) {
@@ -111,15 +113,22 @@ async function look() {
     byId("verdict").textContent = "Not everything could be read.";
     // What stands between may answer for the service, with anything.
     if (!(error instanceof Problem) && !(error instanceof TypeError) && !(error instanceof SyntaxError)) throw error;
-    byId("trouble").replaceChildren(error instanceof Problem ? refusal(error) : el("p", { class: "notice" }, "The service doesn't answer."));
+    const why = error instanceof Problem ? refusal(error) : el("p", { class: "notice" }, "The service doesn't answer.");
     if (error instanceof Problem && [401, 403].includes(error.status)) {
       byId("read").hidden = true; // of another key, or of nobody's
+      byId("trouble").replaceChildren(why);
       return;
     }
+    const earlier = el("p", { class: "notice" }, `What is shown below was read on ${moment(read)} and may have changed since.`);
+    byId("trouble").replaceChildren(why, ...(byId("read").hidden ? [] : [earlier]));
   }
   clearTimeout(timer);
   timer = setTimeout(look, EVERY);
 }
 
-document.addEventListener("zetadp-key", look);
+document.addEventListener("zetadp-key", () => {
+  byId("read").hidden = true;
+  byId("verdict").textContent = "Checking…";
+  look();
+});
 look();
