@@ -218,7 +218,7 @@ def strengths_in_words() -> str:
     >>> strengths_in_words()[:95]
     'Protection is called strong if a guess from even odds is right with probability at most 75 % an'
     """
-    first, second, third = (f"{one.guess:g} % and delta is at most {_plain(Decimal(repr(one.delta)))}" for one in STRENGTHS[:3])
+    first, second, third = (f"{one.guess:g} % and delta is at most {plain_decimal(Decimal(repr(one.delta)))}" for one in STRENGTHS[:3])
     return (
         f"Protection is called strong if a guess from even odds is right with probability at most {first}; moderate up to {second}; weak "
         f"up to {third}; and almost none beyond. Where the number of units is known and delta times it is 1 or more, it is weak at best: "
@@ -237,7 +237,7 @@ def percent_up(rate: Fraction) -> str:
     percent = 100 * rate
     places = max(0, _DIGITS - 1 - _magnitude(percent), _DIGITS_OF_REST - 1 - _magnitude(100 - percent))
     scaled = math.ceil(percent * 10**places)
-    return f"{_plain(Decimal(scaled).scaleb(-places))} %"
+    return f"{plain_decimal(Decimal(scaled).scaleb(-places))} %"
 
 
 def _magnitude(value: Fraction) -> int:
@@ -252,11 +252,15 @@ def _magnitude(value: Fraction) -> int:
 
 def _printed(probability: float) -> str:
     """In percent, as the shortest decimal that converts back to this float."""
-    return _plain(Decimal(repr(probability)).scaleb(2))
+    return plain_decimal(Decimal(repr(probability)).scaleb(2))
 
 
-def _plain(value: Decimal) -> str:
-    """Without trailing zeros; with an exponent only if there would be many leading ones."""
+def plain_decimal(value: Decimal) -> str:
+    """Without trailing zeros; with an exponent only if there would be many leading ones.
+
+    >>> [plain_decimal(Decimal(text)) for text in ("0.50", "1e-5", "2.5e-9")]
+    ['0.5', '0.00001', '2.5e-9']
+    """
     normal = value.normalize()
     return f"{normal:f}" if normal.adjusted() >= -6 else f"{normal:e}"
 

@@ -22,6 +22,7 @@ from zetadp.accountants.attack_sentences import (
     naming_rate,
     naming_sentence,
     percent_up,
+    plain_decimal,
     publication_sentence,
     strength,
     strengths_in_words,
@@ -135,7 +136,7 @@ def meaning_of(request: MeaningRequest, desk: Calculators) -> Meaning:
         trade_off=tuple(curve),
         guess_percent=_percent(guessing_rates(EVEN_ODDS, guess.success)[0]),
         naming_percent=_percent(naming_rate(FALSE_POSITIVES, naming.beta)),
-        publication=None if word == "no" else publication_sentence(_plain(request.delta), request.unit),
+        publication=None if word == "no" else publication_sentence(_as_text(request.delta), request.unit),
         strengths=strengths_in_words(),
     )
 
@@ -154,12 +155,9 @@ def _percent(rate: Fraction) -> str:
     return percent_up(Fraction(1) if rate >= 1 - CERTAIN else rate).removesuffix(" %")
 
 
-def _plain(delta: float | str) -> str:
-    """As it was sent; a float without an exponent where that is short."""
-    if isinstance(delta, str):
-        return delta
-    value = Decimal(repr(delta))
-    return f"{value:f}" if value.adjusted() >= -6 else str(value).lower()
+def _as_text(delta: float | str) -> str:
+    """As it was sent."""
+    return delta if isinstance(delta, str) else plain_decimal(Decimal(repr(delta)))
 
 
 def _float_up(value: float | str) -> float:

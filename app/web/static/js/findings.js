@@ -5,7 +5,7 @@ import { inLine } from "./derivation.js";
 import { paperName } from "./terms.js";
 
 /** Each direction: in a tag, its colour, and in a sentence. */
-export const VERDICTS = {
+const VERDICTS = {
   overclaims: ["promises too much", "bad", "The print promises more privacy than is proven. Don't rely on it."],
   loose: ["looser than needed", "soft", "The print promises less than is proven: safe, and more costly than it has to be."],
   equal: ["right", "good", "The print equals what is proven."],

@@ -91,7 +91,7 @@ function eventWords(event) {
 }
 
 /** The share of a limit that is taken, of 1. What adds up to a limit on mu are the squares of mu. */
-export function share(quantity, limit, part) {
+function share(quantity, limit, part) {
   const whole = number(limit);
   if (!(whole > 0)) return 1;
   const of = number(part) / whole;

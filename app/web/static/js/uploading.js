@@ -13,7 +13,7 @@ let upload = null;
 let turn = 0; // of files that were chosen: an earlier one's answer that comes later isn't shown
 
 /** Numbers as one writes a shape. */
-export const shapeWords = (shape) => (shape.length ? shape.map((one) => one.toLocaleString("en")).join(" \u00d7 ") : "one number");
+const shapeWords = (shape) => (shape.length ? shape.map((one) => one.toLocaleString("en")).join(" \u00d7 ") : "one number");
 
 /** What was made, in words. */
 export function factsWords({ training_records: training, test_records: test, shape, is_complex: complex, classes, unit, users, user_unit: owner }) {
