@@ -125,6 +125,19 @@ NOISE_SHAPE = FormPage(
 )
 
 
+LABELS = {
+    "at": "Values of the factor b",
+    "convention": "What sigma refers to",
+    "epsilon": "Epsilon",
+    "sampler": "How samples are drawn",
+}
+"""Of fields whose name means something else here than in a mechanism, or says too little."""
+
+COSTS = "costs."
+"""The path of what single operations cost."""
+COST_HELP = "Of one such operation, in the unit of all others. The paper's if you leave it empty."
+
+
 @router.get("/comparisons", response_class=HTMLResponse)
 def list_comparisons() -> HTMLResponse:
     """Lists the comparisons."""
@@ -166,7 +179,15 @@ def form_of(asked: FormPage) -> tuple[Field, ...]:
 
     def words(path: str) -> Words:
         name = path.rsplit(".", 1)[-1]
-        label = name.replace("_", " ").capitalize()
+        label = LABELS.get(path, name.replace("_", " ").capitalize())
+        if path.startswith(COSTS):
+            return Words(
+                f"Cost: {name.replace('_', ' ')}",
+                "",
+                "Of one such operation, in the unit of all others. The paper's if you leave it empty.",
+            )
+        if path in LABELS:
+            return Words(label, "", descriptions[name])
         if path in FIELDS:
             return FIELDS[path] if "." in path else Words(FIELDS[path].label, "", descriptions.get(name, ""))
         return Words(label, "", descriptions.get(name, ""))

@@ -45,6 +45,7 @@ def test_a_conversion_is_the_apis_rounded_to_the_side_that_promises_less(opened:
     shown = float(headline(page).removeprefix("epsilon at most ").split(" ")[0])
     assert epsilon["value"] <= shown <= epsilon["value"] * (1 + 1e-5)
     assert pure["status"] == "impossible"
+    assert "for all neighbours, in both orders" in page.inner_text("#sentences")
     assert page.locator("#rest tbody tr").first.inner_text().split("\t")[1:3] == ["infinite", "impossible"]
     page.select_option("#kind", "gdp")
     settle(page)

@@ -68,6 +68,11 @@ def test_noise_of_real_and_imaginary_parts_is_asked_by_a_link_that_names_them_al
     assert "in the ratio that you entered" in page.inner_text("#sentences")
 
 
+def test_a_mechanisms_own_epsilon_is_not_called_the_guarantees(opened: Any) -> None:
+    page = opened[0]("/calculators/duchi_linf?mode=noise")
+    assert headline(page) == "pure epsilon per record 1.00001, for epsilon 1 at delta 0.00001"
+
+
 @pytest.mark.slow
 def test_the_classic_formula_is_compared_at_the_epsilon_that_is_asked_for(opened: Any) -> None:
     page = opened[0]("/calculators/gaussian?mode=noise&epsilon=8&delta=0.001")

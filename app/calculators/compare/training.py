@@ -39,7 +39,7 @@ class TrainingComparison(Value):
 
     Attributes:
       sampling_probability: the rate, in (0, 1]; or
-      batch_size: the (expected) size of a sample, out of
+      batch_size: the (expected) size of a sample, together with the number of records.
       population_size: the total number of records.
       noise_multiplier: sigma as printed, in units of the clipping bound.
       convention: what sigma refers to: ``per_component`` (each real component) or ``total`` (E|n|^2 of a complex coordinate is sigma^2).

@@ -6,7 +6,7 @@ import { rows } from "./derivation.js";
 import { outdate } from "./meaning.js";
 import { neighbourWords } from "./terms.js";
 
-const NOISE = { std: "std", std_real: "real std", std_imag: "imaginary std", scale: "scale", threshold_scale: "scale on the threshold", query_scale: "scale on each query", epsilon: "epsilon" };
+const NOISE = { std: "std", std_real: "real std", std_imag: "imaginary std", scale: "scale", threshold_scale: "scale on the threshold", query_scale: "scale on each query", epsilon: "pure epsilon per record" };
 
 /** The line on top. `answer` is a profile if the guarantee was requested, else a calibration; `epsilon` is the one that was asked for, as typed. */
 export function headline(mode, answer, delta, records, epsilon) {

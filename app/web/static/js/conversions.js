@@ -45,7 +45,7 @@ function show(answer) {
   const epsilon = answer.conversions[1];
   const said = Number.isFinite(number(epsilon.value)) ? `epsilon at most ${value(epsilon)} at delta ${epsilon.to.delta}` : `no finite epsilon at delta ${epsilon.to.delta}`;
   byId("headline").textContent = said;
-  byId("sentences").replaceChildren(el("p", {}, "The table lists what else follows."));
+  byId("sentences").replaceChildren(el("p", {}, "Holds only if the guarantee that you entered holds for all neighbours, in both orders. The table lists what else follows from it."));
   const head = ["What follows", "Value", "Status", "Why"];
   const rows = answer.conversions.map((found) =>
     el(
