@@ -11,7 +11,6 @@ import argparse
 import hashlib
 import json
 import os
-import re
 import statistics
 import sys
 import time
@@ -209,13 +208,10 @@ def _time(seconds: float) -> str:
 
 
 def _printed(recipe: Recipe) -> str:
-    shown = [(name, printed) for printed in recipe.printed_results for name in FIGURES if name in printed.figures]
-    if not shown:
+    printed = recipe.compared_result
+    name = None if printed is None else next((name for name in FIGURES if name in printed.figures), None)
+    if printed is None or name is None:
         return "-"
-    # The paper's own private result where it has one, not its baselines'.
-    private = [one for one in shown if "without privacy" not in one[1].of]
-    own = [one for one in private if re.search(r"(?<!zeta-)DP-SGD", one[1].of) is None]
-    name, printed = (own or private or shown)[0]
     return f"{_number(name, printed.figures[name])} ({printed.of}, {printed.where})"  # pyright: ignore[reportArgumentType]
 
 

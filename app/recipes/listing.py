@@ -48,6 +48,7 @@ def entry_of(of: Recipe) -> RecipeEntry:
         algorithm=of.spec.algorithm,
         hyper_parameters=of.hyper_parameters,
         printed_results=of.printed_results,
+        compared_result=of.compared_result,
         printed_epsilons=of.printed_epsilons,
         declared=of.declared,
         measured=of.measured,

@@ -56,6 +56,8 @@ class RecipeEntry(Value):
     r"""One recipe: what the paper did and printed, what is proven, and how this run differs.
 
     Attributes:
+      compared_result: of ``printed_results`` the one that this run can be held against: not one without privacy, at the run's epsilon
+        where the paper prints several, of the paper's own method where it has one; null if there is none.
       measured: what this recipe reached here, by epsilon; another data set may do better or worse.
       declared: sizes of the data set that the recipe is made for.
       proven: for this recipe's own run, from the plan's event for a data set of those sizes; a job is planned with the actual sizes.
@@ -72,6 +74,7 @@ class RecipeEntry(Value):
     algorithm: str
     hyper_parameters: str
     printed_results: tuple[PrintedResult, ...]
+    compared_result: PrintedResult | None
     printed_epsilons: tuple[PrintedEpsilon, ...]
     declared: DeclaredData
     measured: tuple[MeasuredResult, ...]

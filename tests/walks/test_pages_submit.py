@@ -184,6 +184,12 @@ UPLOADED = {
 }
 
 
+def test_a_recipes_card_shows_what_its_paper_prints_at_its_own_epsilon(page: Any) -> None:
+    card = page.locator("#recipes label", has=page.locator("input[value=mri_phantoms]")).inner_text()
+    assert "epsilon 3 at delta 0.001 for each patient" in card
+    assert "Its paper prints accuracy 0.8953 (central, epsilon 3)." in card
+
+
 @pytest.fixture
 def with_an_upload(page: Any) -> Any:
     """The form where one data set was uploaded; it is only offered, and never read."""

@@ -48,7 +48,7 @@ _STORED = "the authors' repository theorycoder/distributedautoencoders, results_
 
 
 def _stored(of: str, score: float) -> PrintedResult:
-    return PrintedResult(of=f"{of}, stored runs at epsilon 1.6", figures={"score": score}, where=_STORED)
+    return PrintedResult(of=f"{of}, stored runs at epsilon 1.6", figures={"score": score}, where=_STORED, epsilon=1.6)
 
 
 _SPOF = _stored("SPOF as printed", 0.9338)

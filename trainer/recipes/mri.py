@@ -77,10 +77,14 @@ _EPSILON = "epsilon 3, one of the paper's; set spec.privacy.epsilon for the othe
 
 
 def _accuracies(of: str, fractions: tuple[float, ...]) -> tuple[PrintedResult, ...]:
-    names = (*(f"epsilon {epsilon:g}" for epsilon in _EPSILONS), "without privacy")
     return tuple(
-        PrintedResult(of=f"{of}, {name}", figures={"accuracy": value}, where="Table 1")
-        for name, value in zip(names, fractions, strict=True)
+        PrintedResult(
+            of=f"{of}, without privacy" if epsilon is None else f"{of}, epsilon {epsilon:g}",
+            figures={"accuracy": value},
+            where="Table 1",
+            epsilon=epsilon,
+        )
+        for epsilon, value in zip((*_EPSILONS, None), fractions, strict=True)
     )
 
 

@@ -2,6 +2,7 @@ r"""A recipe: a spec that is ready to send, together with what the paper did, wh
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, final
 
 from pydantic import Field, StringConstraints
@@ -31,11 +32,27 @@ class PrintedEpsilon(Value):
 
 @final
 class PrintedResult(Value):
-    """What the paper prints about one model: fractions for rates, decibels for ``psnr``."""
+    r"""What the paper prints about one model: fractions for rates, decibels for ``psnr``.
+
+    Attributes:
+      of: which model, trained how.
+      epsilon: the epsilon among several of its table, as printed; None where there is one for all, or none.
+    """
 
     of: Words
     figures: Annotated[dict[MetricName, float], Field(min_length=1)]
     where: Words
+    epsilon: Positive | None = None
+
+    @property
+    def is_without_privacy(self) -> bool:
+        """Whether the paper prints it as its result without any privacy."""
+        return "without privacy" in self.of
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether it is of plain DP-SGD, which the papers compare their own methods with."""
+        return re.search(r"(^|, )DP-SGD\b", self.of) is not None
 
 
 @final
@@ -146,6 +163,15 @@ class Recipe(Value):
     def declared_plan(self) -> AnyPlan:
         """The plan for a data set of the declared sizes: what ``spec.plan`` gives where the data are as declared."""
         return self.spec.plan_for(self.declared.facts)
+
+    @property
+    def compared_result(self) -> PrintedResult | None:
+        """The printed result that a run of this recipe can be held against: not one without privacy, at the same epsilon where the paper
+        prints several, and of the paper's own method where it has one. None where there is none."""
+        privacy = getattr(self.spec, "privacy", None) or getattr(getattr(self.spec, "method", None), "privacy", None)
+        target = getattr(privacy, "epsilon", None)
+        alike = [one for one in self.printed_results if not one.is_without_privacy and one.epsilon in {None, target}]
+        return next((one for one in alike if not one.is_baseline), alike[0] if alike else None)
 
     @property
     def folder(self) -> str | None:

@@ -26,14 +26,21 @@ export function showRecipes(recipes, chosen) {
   byId("missing-recipes").replaceChildren(...missing.map((one) => el("li", {}, `${one.title}: ${one.data.missing}`)));
 }
 
+/** What a paper prints of the same, with what it is of: its epsilon may be another one, or wrong. */
+function printedWords({ compared_result: printed, printed_epsilons: epsilons }) {
+  if (!printed) return "";
+  const [name, value] = Object.entries(printed.figures)[0];
+  const claims = [...new Set(epsilons.map((one) => one.epsilon))];
+  const at = printed.epsilon === null && claims.length ? `, at what it prints as epsilon ${claims.join(" or ")}` : "";
+  return `Its paper prints ${name.replaceAll("_", " ")} ${figure(value)} (${printed.of}${at}).`;
+}
+
 function reaches(one) {
   const { proven } = one;
   const guarantee = proven ? `epsilon ${bound(proven.epsilon)} at delta ${proven.delta} for each ${spelled(proven.unit)}, ${proven.steps ? `${proven.steps} steps` : algorithmName(one.algorithm)}` : "no guarantee: it shows why";
-  const [printed] = one.printed_results;
-  const [name, value] = printed ? Object.entries(printed.figures)[0] : [];
   const [best] = [...one.measured].sort((first, second) => Math.abs(first.epsilon - proven?.epsilon) - Math.abs(second.epsilon - proven?.epsilon));
   if (best) return ` ${guarantee}. Reached ${best.metric.replaceAll("_", " ")} ${figure(best.mean, 3)} at epsilon ${best.epsilon} here.`;
-  return ` ${guarantee}${name ? `. Its paper prints ${name.replaceAll("_", " ")} ${figure(value)}` : ""}.`;
+  return ` ${guarantee}. ${printedWords(one)}`;
 }
 
 /**
