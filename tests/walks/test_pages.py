@@ -121,7 +121,7 @@ IN_VIEW = """() => {
   let words = 0;
   while (text.nextNode()) {
     const { parentElement, data } = text.currentNode;
-    if (!parentElement.checkVisibility() || parentElement.closest(".help, .sr, .skip, select, noscript")) continue;
+    if (!parentElement.checkVisibility() || parentElement.closest(".help, .sr, .skip, select, noscript, #sentences")) continue;
     for (const word of data.matchAll(/\\S*[\\p{L}\\p{N}]\\S*/gu)) {
       place.setStart(text.currentNode, word.index);
       place.setEnd(text.currentNode, word.index + word[0].length);
@@ -131,9 +131,10 @@ IN_VIEW = """() => {
   const selects = [...document.querySelectorAll("select")].filter((one) => one.checkVisibility() && isSeen(one.getBoundingClientRect()));
   return selects.reduce((all, one) => all + one.selectedOptions[0].text.split(" ").length, words);
 }"""
-"""How many words one sees without scrolling, navigation included; what a field means is shown while one is in it."""
+"""How many words one sees without scrolling, navigation included; what a field means is shown while one is in it. What the guarantee
+depends on stands there whole, however long it is: a limit on it would cut conditions away."""
 FIRST_SCREEN = 800
-MOST_WORDS = 120
+MOST_WORDS = 85
 
 
 @pytest.mark.parametrize(
@@ -143,7 +144,8 @@ MOST_WORDS = 120
 def test_a_calculators_first_screen_takes_few_words(path: str, opened: Any) -> None:
     page = opened[0](path)
     page.set_viewport_size({"width": DESK, "height": FIRST_SCREEN})
-    assert 50 < page.evaluate(IN_VIEW) <= MOST_WORDS
+    assert page.locator("#sentences li").count() > 0
+    assert 40 < page.evaluate(IN_VIEW) <= MOST_WORDS
 
 
 def test_the_first_page_answers_and_hands_its_numbers_on(opened: Any) -> None:
