@@ -29,7 +29,7 @@ from zetadp.trainer.recipes.obfuscation import (
     OBFUSCATION_DIGITS,
     OBFUSCATION_DIGITS_SOUND,
 )
-from zetadp.trainer.recipes.phase_mnist_ours import PHASE_MNIST_FILTERS, PHASE_MNIST_LARGE_LOTS
+from zetadp.trainer.recipes.phase_mnist_ours import PHASE_MNIST_FEDERATED, PHASE_MNIST_FILTERS, PHASE_MNIST_LARGE_LOTS
 from zetadp.trainer.recipes.recipe import DeclaredData, MeasuredResult, PrintedEpsilon, PrintedResult, PrintedRun, Recipe
 from zetadp.trainer.recipes.signals import ECG_CPSC, ECG_MITBIH, ECG_MITBIH_BEATS, SPEECH_COMMANDS
 from zetadp.trainer.recipes.spectral import (
@@ -56,6 +56,7 @@ RECIPES: tuple[Recipe, ...] = (
     PHASE_MNIST,
     PHASE_MNIST_LARGE_LOTS,
     PHASE_MNIST_FILTERS,
+    PHASE_MNIST_FEDERATED,
     MNIST_REAL,
     CIFAR10_COMPLEX,
     CIFAR10_REAL_PAIRS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from zetadp.app.cli.federation import coordinator, site, statements
+from zetadp.app.cli.federation import coordinator, rehearsal, site, statements
 
 commands = typer.Typer(
     name="federation", help="Federations over Flower or NVFLARE: keys, proposals, a site, its statements.", no_args_is_help=True
@@ -18,6 +18,7 @@ def register(app: typer.Typer) -> None:
         coordinator.flower,
         coordinator.nvflare,
         coordinator.propose,
+        rehearsal.rehearse,
         site.agree,
         site.site,
         site.status,

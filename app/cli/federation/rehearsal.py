@@ -1,0 +1,182 @@
+r"""``rehearse``: a whole federation on one machine, of a recipe or a spec whose data are public, before hospitals take part in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from pydantic import TypeAdapter
+
+from zetadp import accountants
+from zetadp.app.cli.console import Exit, clear_errors, fail, out, read_json
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.numerics.rounding import text_up
+from zetadp.trainer.data import data_set_facts
+from zetadp.trainer.recipes import recipe
+from zetadp.trainer.request import REQUEST, RESULT, TrainingRequest
+from zetadp.trainer.sites.agreements import agree
+from zetadp.trainer.sites.keys import load_key, make_key, public_text
+from zetadp.trainer.sites.proposal import Proposal
+from zetadp.trainer.sites.settings import SiteSettings, read_settings
+from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
+from zetadp.trainer.specs.algorithms.federation import FEDERATION_VARIABLE, MOST_SITES
+from zetadp.trainer.specs.base import RuntimeSpec
+from zetadp.trainer.specs.report import Failed, RunReport, SitesStanding, Stage, TrainingEvent
+
+BUDGET: Final = 100.0
+"""Epsilon of each made-up site's ledger: rehearsals are about the rest."""
+COORDINATOR: Final = "coordinator"
+END_SECONDS: Final = 180.0
+_EVENTS: Final[TypeAdapter[TrainingEvent]] = TypeAdapter(TrainingEvent)
+
+
+def rehearse(
+    of: Annotated[str, typer.Argument(help="A recipe's name, or a JSON file with a federated_zeta_dp_sgd spec, of public data.")],
+    sites: Annotated[int, typer.Option(min=2, max=MOST_SITES, help="Among how many sites the data are dealt.")] = 3,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Instead of the spec's.")] = None,
+    output: Annotated[Path, typer.Option("--output", help="A new folder, for keys, settings, ledgers and files.")] = Path("rehearsal"),
+    flower: Annotated[Path | None, typer.Option(help="The folder of Flower's environment; this user's if absent.")] = None,
+) -> None:
+    """Run a federation over Flower on this machine: keys, settings, agreements, a process for each site, and a coordinator."""
+    with clear_errors():
+        asked, folder = _asked(of), output.absolute()
+        folder.mkdir(parents=True)
+        names = [f"site-{number}" for number in range(1, sites + 1)]
+        keys = {name: public_text(make_key(folder / name / "site.pem")) for name in names}
+        spec = _dealt(asked, keys, public_text(make_key(folder / f"{COORDINATOR}.pem")), rounds)
+        proposal = Proposal.of(spec, spec.plan())
+        (folder / "proposal.json").write_text(proposal.model_dump_json(indent=2) + "\n")
+        _write_settings(folder, proposal, flower)
+        for name in names:
+            settings = read_settings(SiteSettings, folder / f"{name}.yaml")
+            agree(proposal, settings, load_key(settings.key_file))
+        out.print(f"{sites} sites and a coordinator in {output}", markup=False)
+        with _processes([_site_command(folder / f"{name}.yaml") for name in names], folder):
+            _coordinate(folder, proposal)
+        _tell(folder, proposal)
+
+
+def _asked(of: str) -> FederatedZetaDpSgd:
+    found = recipe(of)
+    spec = read_json(Path(of), FederatedZetaDpSgd) if found is None else found.spec
+    if not isinstance(spec, FederatedZetaDpSgd):
+        raise InvalidParameter("recipe", "one of federated_zeta_dp_sgd", spec.algorithm)
+    return spec
+
+
+def _dealt(spec: FederatedZetaDpSgd, keys: dict[str, str], coordinator: str, rounds: int | None) -> FederatedZetaDpSgd:
+    """The spec with its data at so many sites."""
+    changes: dict[str, Any] = {
+        "nodes": len(keys),
+        "transport": "flower",
+        "federation": {
+            "name": "rehearsal",
+            "coordinator": coordinator,
+            "sites": [{"name": name, "key": key} for name, key in keys.items()],
+        },
+        "declared_units": spec.units(data_set_facts(spec.data)),
+        "audit": None,
+    }
+    return FederatedZetaDpSgd.model_validate(dict(spec) | changes | ({} if rounds is None else {"steps": rounds}))
+
+
+def _write_settings(folder: Path, proposal: Proposal, flower: Path | None) -> None:
+    """JSON is YAML too."""
+    address = f"127.0.0.1:{_free_port()}"
+    shared = {"insecure": True} | ({} if flower is None else {"flower": str(flower.absolute())})
+    spec, names = proposal.spec, [site.name for site in proposal.federation.sites]
+    budget = {"epsilon": BUDGET, "delta": spec.privacy.delta, "adjacency": spec.privacy.adjacency.value, "unit": spec.privacy.unit}
+    _write(folder / f"{COORDINATOR}.yaml", {"key": f"{COORDINATOR}.pem", "listen": address, "first_seconds": 300.0, **shared})
+    for number, site in enumerate(proposal.federation.sites):
+        one = {
+            "name": site.name,
+            "superlink": address,
+            "state": site.name,
+            "data": spec.data.model_dump(mode="json"),
+            "share": {"number": number, "sites": len(names), "seed": spec.distribution_seed},
+            "sites": {other.name: other.key for other in proposal.federation.sites},
+            "budget": budget,
+            "allows_seeds": True,
+        }
+        _write(folder / f"{site.name}.yaml", one | shared)
+
+
+def _write(path: Path, settings: dict[str, Any]) -> None:
+    path.write_text(json.dumps(settings, indent=2) + "\n")
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def _site_command(settings: Path) -> list[str]:
+    return [sys.executable, "-m", "zetadp.trainer.site", str(settings)]
+
+
+@contextmanager
+def _processes(commands: Iterable[list[str]], folder: Path) -> Generator[None]:
+    """Run while the context is entered; what they say goes into one log."""
+    with (folder / "sites.log").open("ab") as log:
+        found = [subprocess.Popen(command, stdout=log, stderr=log) for command in commands]
+        try:
+            yield
+        finally:
+            for process in found:
+                process.terminate()
+            for process in found:
+                process.wait(END_SECONDS)
+
+
+def _coordinate(folder: Path, proposal: Proposal) -> None:
+    """The process that a service's worker would start."""
+    work = folder / "run"
+    work.mkdir()
+    request = TrainingRequest(spec=proposal.spec, runtime=RuntimeSpec(device="cpu", threads=1), plan=proposal.plan)
+    (work / REQUEST).write_text(request.model_dump_json())
+    command = [sys.executable, "-m", "zetadp.trainer.child", str(work), "--parent", str(os.getpid())]
+    environment = os.environ | {FEDERATION_VARIABLE: str(folder / f"{COORDINATOR}.yaml")}
+    reason = f"its process ended; {folder / 'coordinator.log'} says why"
+    with (folder / "coordinator.log").open("ab") as log:
+        running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=environment)
+        assert running.stdout is not None
+        for line in running.stdout:
+            event = _EVENTS.validate_json(line)
+            if isinstance(event, Failed):
+                reason = event.reason
+            for text in _said(event):
+                out.print(text, markup=False)
+        if running.wait():
+            fail(f"the run failed: {reason}", Exit.FAILED)
+
+
+def _said(event: TrainingEvent) -> Iterator[str]:
+    if isinstance(event, Stage):
+        yield event.doing
+    elif isinstance(event, SitesStanding):
+        missing = ", ".join(site.name for site in event.sites if not site.answered)
+        yield f"round {event.round} of {event.rounds}: {'all sites answered' if not missing else f'without {missing}'}"
+
+
+def _tell(folder: Path, proposal: Proposal) -> None:
+    report = RunReport.model_validate_json((folder / "run" / RESULT).read_bytes())
+    for site in report.sites:
+        out.print(f"{site.name}: {site.arrived} of {proposal.plan.steps} rounds counted, {site.charged or 0} charged", markup=False)
+    if report.metrics is not None:
+        out.print(", ".join(f"{name} {value:.3f}" for name, value in report.metrics.items()), markup=False)
+    privacy = proposal.spec.privacy
+    if proposal.spec.reproducible:
+        out.print("no guarantee: the noise follows from a seed", markup=False)
+    else:
+        epsilon = accountants.profile(report.event).epsilon(privacy.delta).upper
+        each = f"each {privacy.unit} ({privacy.adjacency.value})"
+        out.print(f"epsilon {text_up(epsilon, 6)} at delta {privacy.delta:g} for {each} of each site; no certificate is made", markup=False)

@@ -1,0 +1,49 @@
+r"""A rehearsal: one command, which starts everything and leaves nothing running."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from tests.trainer.federation_by_hand import FLOWER
+from zetadp.app.cli.federation import register
+from zetadp.trainer.sites.agreements import ledger_of
+from zetadp.trainer.sites.proposal import Proposal
+from zetadp.trainer.sites.settings import SiteSettings, read_settings
+from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
+
+REHEARSE = [sys.executable, "-m", "zetadp", "federation", "rehearse"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (FLOWER / "bin" / "flower-superlink").exists(), reason="Flower isn't installed: make build/flower/.installed")
+def test_sites_answer_every_round_and_charge_their_own_ledgers(tmp_path: Path) -> None:
+    (tmp_path / "spec.json").write_text(FederatedZetaDpSgd.example().model_dump_json())
+    options = ["--sites", "2", "--rounds", "5", "--output", str(tmp_path / "all"), "--flower", str(FLOWER)]
+    found = subprocess.run([*REHEARSE, str(tmp_path / "spec.json"), *options], capture_output=True, text=True, check=True)
+    assert "round 5 of 5: all sites answered" in found.stdout
+    assert "epsilon 8 at delta 1e-05 for each record (add_remove) of each site; no certificate is made" in found.stdout
+    proposal = Proposal.model_validate_json((tmp_path / "all" / "proposal.json").read_bytes())
+    for name in ("site-1", "site-2"):
+        assert f"{name}: 5 of 5 rounds counted, 5 charged" in found.stdout
+        assert ledger_of(read_settings(SiteSettings, tmp_path / "all" / f"{name}.yaml")).charged(proposal.digest) == 5
+    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert str(tmp_path / "all") not in running
+
+
+def test_only_federated_recipes_are_rehearsed_and_no_folder_is_written_over(tmp_path: Path) -> None:
+    app = typer.Typer()
+    register(app)
+    refused = CliRunner().invoke(app, ["federation", "rehearse", "digits", "--output", str(tmp_path / "new")])
+    assert refused.exit_code == 2
+    assert "recipe must be one of federated_zeta_dp_sgd, got 'zeta_dp_sgd'" in refused.output
+    assert not (tmp_path / "new").exists()
+    there = CliRunner().invoke(app, ["federation", "rehearse", "phase_mnist_federated", "--output", str(tmp_path)])
+    assert there.exit_code == 2
+    assert "File exists" in there.output
+    assert not list(tmp_path.iterdir())
