@@ -34,12 +34,14 @@ class NeighbourWords(NamedTuple):
     Attributes:
       choice: which data sets are neighbours.
       true: what is true of the one with them.
+      question: what an attack finds out.
       absent, present: the two neighbours, as clauses.
       shown: what isn't hidden, as a sentence; empty if nothing needs saying.
     """
 
     choice: str
     true: str
+    question: str
     absent: str
     present: str
     shown: str
@@ -51,6 +53,7 @@ NEIGHBOURS = {
     Adjacency.ADD_REMOVE: NeighbourWords(
         choice="one {unit} more or less",
         true="this very {unit} wasn't left out",
+        question="whether this {unit} was included",
         absent="the {unit} was left out",
         present="the {unit} was included",
         shown="",
@@ -58,6 +61,7 @@ NEIGHBOURS = {
     Adjacency.REPLACE_ONE: NeighbourWords(
         choice="one {unit}'s data replaced by another's",
         true="this very {unit}'s data weren't replaced by another's",
+        question="whether this {unit}'s data are another's",
         absent="the {unit}'s data were replaced by another's",
         present="the {unit}'s data are the real ones",
         shown=_SHOWN,
@@ -65,6 +69,7 @@ NEIGHBOURS = {
     Adjacency.ZERO_OUT: NeighbourWords(
         choice="one {unit}'s data blanked out",
         true="this very {unit}'s data weren't blanked out",
+        question="whether this {unit}'s data are blanked out",
         absent="the {unit}'s data were blanked out",
         present="the {unit}'s data are the real ones",
         shown=_SHOWN,

@@ -368,6 +368,6 @@ def test_data_of_ones_own_from_upload_to_certificate(kind: str, tmp_path: Path) 
         "words": "Spectra of ward 3",
     }
     assert "Its maker says of it (nobody checked that): 'Spectra of ward 3'" in describe(certificate)
-    assert any("this is the word of its maker, and nobody checked it" in line for line in Reading(certificate).assumptions)
+    assert any("the data set's maker says so, and nobody checked it" in line for line in Reading(certificate).assumptions)
     # The bare digest of the data would tell whether a guess of all of them is right.
     assert told["facts"]["sha256"] not in Envelope.model_validate_json(envelope).content.decode()
