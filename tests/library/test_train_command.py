@@ -16,7 +16,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from zetadp.app.cli import app  # noqa: E402
-from zetadp.mechanisms.numerics.rounding import fixed_up
+from zetadp.mechanisms.numerics.rounding import fixed_up  # noqa: E402
 
 PROGRAM = """
 import os, signal, sys
