@@ -48,7 +48,9 @@ def test_the_first_page_hands_on_its_unit_and_shows_delta_as_it_was_typed(opened
     page.click("#continue")
     settle(page)
     assert page.input_value("#field-sensitivity-unit") == "person"
-    assert "name this person in" in page.inner_text("#meaning")
+    text = page.inner_text("#meaning")
+    assert "name this person in" in text
+    assert "if they were left out, an attack names them in at most" in text
 
 
 WORDS = {

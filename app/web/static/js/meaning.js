@@ -59,8 +59,14 @@ export async function explain(place, of) {
   if (awaited.get(place) === mine) put(place, ...told(of, neighbourWords(of.adjacency, of.unit || "unit"), answer));
 }
 
-/** A clause about the unit after it was named: "it" stands for it. */
-const pronoun = (clause, unit) => clause.replace(`the ${unit}'s`, "its").replace(`the ${unit}`, "it");
+/** Units that are people. */
+const PEOPLE = new Set(["person", "patient", "user", "client", "individual"]);
+
+/** A clause about the unit after it was named: "it" or "they" stands for it. */
+function pronoun(clause, unit) {
+  const [subject, theirs] = PEOPLE.has(unit) ? ["they were", "their"] : ["it was", "its"];
+  return clause.replace(`the ${unit}'s`, theirs).replace(`the ${unit} was`, subject);
+}
 
 function told(of, words, answer) {
   const { strength, tone, naming_percent: most } = answer;
@@ -68,7 +74,7 @@ function told(of, words, answer) {
   if (!words || strength === "no") return [el("p", {}, label, "Nothing is promised to anybody.")];
   const unit = spelled(of.unit);
   const alarms = Math.round(RUNS * answer.naming.alpha); // the first figures of the picture
-  const [before, between, after] = [`Tuned to name this ${unit} in `, `${alarms} of ${RUNS} runs if ${pronoun(words.absent, unit)}, an attack names it in at most `, `${most} of ${RUNS} if not.`];
+  const [before, between, after] = [`Tuned to name this ${unit} in `, `${alarms} of ${RUNS} runs if ${pronoun(words.absent, unit)}, an attack names ${PEOPLE.has(unit) ? "them" : "it"} in at most `, `${most} of ${RUNS} if not.`];
   const exact = [answer.naming.sentence, answer.guess.sentence, answer.publication, answer.strengths].filter(Boolean);
   return [
     el("p", {}, label, ` ${before}`, swatch(""), between, swatch(" taking"), after),
