@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Generator
 from typing import Any
@@ -197,24 +198,43 @@ def test_rules_and_periods_are_on_the_page_and_the_limit_is_said_to_be_of_one_pe
     ]
     with service.client(new_key(service, tenant, Scope.LEDGER)) as second:
         second.post(f"/v1/ledgers/{of}/reservations/{made[0].json()['id']}/approve").raise_for_status()
+        body = {"spend": {"kind": "gdp", "mu": 0.3}, "purpose": "staffing"}
+        theirs = second.post(f"/v1/ledgers/{of}/reservations", json=body).json()["id"]
     open_(page, service, of)
     assert "at most mu 1 in each period of 90 days;" in page.inner_text("#about")
     said = page.inner_text("#rules")
     over = "protected by k budgets together: mu is sqrt(k) times"
     for words in ("free again every 90 days, next on ", over, "staffing, tumour model", "approves"):
         assert words in said
-    page.locator("#reservations tr").nth(1).wait_for()
-    assert [" approved by key " in text for text in page.locator("#reservations td[data-name=State]").all_inner_texts()] == [False, True]
+    page.locator("#reservations tr").nth(2).wait_for()
+    states = page.locator("#reservations td[data-name=State]")
+    assert [" approved by key " in text for text in states.all_inner_texts()] == [False, False, True]
     page.locator("#entries tr", has_text="was approved by another key").wait_for()
+    # Another's reservation is approved here; for one's own it takes another key.
+    page.get_by_role("button", name=f"Approve reservation {theirs[:12]}").click()
+    states.nth(0).filter(has_text="approved by key").wait_for()
+    assert client.get(f"/v1/ledgers/{of}/reservations/{theirs}").json()["approved_by"] is not None
+    page.get_by_role("button", name="Approve reservation").click()
+    page.locator("#trouble", has_text="by another key than the one that made it").wait_for()
     page.click("#meaning-part summary")
     page.locator("#limit-as", has_text="for the releases of one period").wait_for()
     page.goto(f"{service.address}/ledgers")
     page.locator("#list tr", has_text="mu 1 in each period of 90 days").wait_for()
-    # A budget with rules takes no trainings, so the form of one doesn't offer it.
+    # A training that is charged to it says what for.
     page.goto(f"{service.address}/jobs/new")
     page.locator('#form[aria-busy="false"]').wait_for()
-    assert "quarters" not in page.inner_text("#ledger")
-    assert page.complaints.lines == []
+    with page.expect_response("**/v1/recipes/digits"):
+        page.check("#recipes input[value=digits]")
+    page.wait_for_function("document.getElementById('body').value !== ''")
+    assert not page.is_visible("#purpose")
+    page.select_option("#ledger", of)
+    page.select_option("#purpose", "tumour model")
+    written = json.loads(page.input_value("#body"))
+    assert (written["ledger"], written["purpose"]) == (of, "tumour model")
+    page.select_option("#ledger", "")
+    assert not page.is_visible("#purpose")
+    assert "purpose" not in json.loads(page.input_value("#body"))
+    assert [line for line in page.complaints.lines if "403" not in line] == []
 
 
 def test_who_may_spend_how_much_is_on_the_page(page: Any, client: httpx2.Client, service: Service) -> None:

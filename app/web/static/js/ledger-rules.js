@@ -23,7 +23,7 @@ function ruleWords({ purposes, quotas, approval }) {
     purposes ? el("li", {}, `Each reservation names one of these purposes: ${purposes.join(", ")}.`) : null,
     quotas ? el("li", {}, "Only these keys reserve, each up to its share. Together they stay within the budget.", el("ul", {}, ...quotas.map(quotaWords))) : null,
     approval === "second_key" ? el("li", {}, "A key other than the one that reserved approves a reservation before it can be committed. Nothing of it may be released before; the service can't check that.") : null,
-    el("li", {}, "Trainings can't be charged to this budget: they name no purpose, no analyst and no approval."),
+    el("li", {}, `A training counts for the key that sends it${approval === "second_key" ? ", and is paused before it begins until its reservation is approved and somebody resumes it" : ""}.`),
   ];
 }
 
@@ -36,8 +36,10 @@ export function showRules(ledger) {
   byId("rules-refuse").hidden = !rules;
 }
 
-/** Whether a reservation was approved, where that is asked for. */
-export function approvalWords({ definition: { rules } }, { state, approved_by: by }) {
-  if (by) return ` approved by key ${by}`;
-  return rules?.approval === "second_key" && state === "reserved" ? " not approved yet" : "";
+/** Whether a reservation was approved, where that is asked for, and a button to do so while it isn't. */
+export function approval({ definition: { rules } }, { id, state, approved_by: by }, approve) {
+  if (by) return [` approved by key ${by}`];
+  if (rules?.approval !== "second_key" || state !== "reserved") return [];
+  const said = `Approve reservation ${id.slice(0, 12)}`;
+  return [" not approved yet ", el("button", { type: "button", class: "quiet noprint", "aria-label": said, on: { click: () => approve(id) } }, "Approve")];
 }

@@ -2,7 +2,7 @@
 
 import { Problem, announce, api, bound, byId, el, moment, number, refusal } from "./core.js";
 import { startProjection } from "./ledger-projection.js";
-import { approvalWords, showRules } from "./ledger-rules.js";
+import { approval, showRules } from "./ledger-rules.js";
 import { bar, currency, definedLimit, spendWords, state } from "./ledgers-common.js";
 import { explain } from "./meaning.js";
 import { say } from "./submit-fields.js";
@@ -114,12 +114,20 @@ function reservation(one) {
     "tr",
     {},
     el("th", { scope: "row", class: "mono" }, one.id.slice(0, 12)),
-    el("td", { "data-name": "State" }, el("span", { class: `tag ${colour}` }, one.state), approvalWords(ledger, one)),
+    el("td", { "data-name": "State" }, el("span", { class: `tag ${colour}` }, one.state), ...approval(ledger, one, approve)),
     el("td", { "data-name": "Spend" }, one.purpose ? `${one.purpose}: ` : "", spendWords(one.spend), one.released ? `; released: ${spendWords(one.released)}` : ""),
     el("td", { "data-name": "Job" }, one.job ? el("a", { href: `/jobs/${one.job}` }, one.job.slice(0, 12)) : "none"),
     el("td", { "data-name": "Lapses" }, one.state === "reserved" ? lapses : "settled"),
   );
 }
+
+/** Only another key than the one that reserved may: the service says so. */
+const approve = (reservation) =>
+  asked(async () => {
+    await api(`${base}/reservations/${reservation}/approve`, { method: "POST" });
+    announce("The reservation is approved");
+    await look();
+  });
 
 async function reservations(cursor = null) {
   const query = new URLSearchParams({ limit: "20" });

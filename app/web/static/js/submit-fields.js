@@ -70,6 +70,14 @@ const FIELDS = {
     show: (job) => (typeof job.timeout_seconds === "number" ? figure(job.timeout_seconds / SECONDS, 12) : ""),
   },
   ledger: { read: (text) => ({ value: text || null }), put: (job, value) => (job.ledger = value), show: (job) => job.ledger ?? "" },
+  purpose: {
+    read: (text) => ({ value: text || null }),
+    put: (job, value) => {
+      if (value) job.purpose = value;
+      else delete job.purpose;
+    },
+    show: (job) => job.purpose ?? "",
+  },
   "data-set": {
     read: (text) => ({ value: text }),
     put: (job, value) => {

@@ -12,7 +12,7 @@ import { watchWorkers } from "./workers.js";
 const place = byId("body");
 const PAUSE = 700;
 /** The element of this page for each field of the service; all others are in the JSON. */
-const PLACES = { "spec.privacy.epsilon": "epsilon", labels: "labels", priority: "priority", timeout_seconds: "timeout", ledger: "ledger", "spec.data": "data-set" };
+const PLACES = { "spec.privacy.epsilon": "epsilon", labels: "labels", priority: "priority", timeout_seconds: "timeout", ledger: "ledger", purpose: "purpose", "spec.data": "data-set" };
 
 let found = { recipes: [], algorithms: [], ledgers: [], dataSets: [] };
 let taken = null; // the recipe that is filled in, with its data as JSON
@@ -51,7 +51,7 @@ const dataOption = (one) => el("option", { value: one.id }, `${one.definition.na
 const load = () =>
   asked(async () => {
     const [recipes, algorithms, ledgers, dataSets] = await Promise.all([api("/v1/recipes"), api("/v1/algorithms"), own("/v1/ledgers?state=open&limit=200", "ledgers"), own("/v1/data-sets?limit=200", "data_sets")]);
-    const fitting = ledgers.filter((one) => one.definition.protects === "data_set" && !one.definition.rules);
+    const fitting = ledgers.filter((one) => one.definition.protects === "data_set");
     found = { recipes, algorithms, ledgers: fitting, dataSets };
     showRecipes(recipes, take);
     options("algorithm", algorithms.map((one) => el("option", { value: one.name }, algorithmName(one.name))));
@@ -77,6 +77,13 @@ function adopt(job) {
   const facts = found.dataSets.find((one) => one.id === job.spec.data?.data_set)?.facts;
   const privacy = privacyOf(job);
   if (facts && privacy && ![facts.unit, facts.user_unit].includes(privacy.unit)) privacy.unit = facts.unit;
+}
+
+/** The purposes that a budget's rules name, to choose one of; none where they name none. */
+function showPurposes(id) {
+  const named = found.ledgers.find((one) => one.id === id)?.definition.rules?.purposes ?? [];
+  options("purpose", named.map((one) => el("option", { value: one }, one)));
+  byId("purpose-field").hidden = !named.length;
 }
 
 /** Keeps the data that come with a job: they can be chosen again after an uploaded data set has taken their place. */
@@ -129,6 +136,7 @@ function reread() {
   byId("beside-data").disabled = job === null && place.value.trim() !== "";
   if (job !== null) {
     noteData(job);
+    showPurposes(job.ledger);
     fill(job);
   }
   show(job);
@@ -190,6 +198,10 @@ for (const name of NAMES) {
     if (name === "data-set") {
       if (byId(name).value === "") restoreData(job);
       adopt(job);
+    }
+    if (name === "ledger") {
+      showPurposes(job.ledger);
+      write("purpose", job);
     }
     place.value = JSON.stringify(job, null, 2);
     if (name === "ledger" || name === "data-set") {
