@@ -116,7 +116,7 @@ PHASE_MNIST_FEDERATED = Recipe(
         evaluation=PublicHeldOut(),
     ),
     hyper_parameters="none printed: the federated paper trains on brain scans, the other one in one place",
-    measured=(MeasuredResult(epsilon=2.0, metric="accuracy", mean=0.978, deviation=0.001, runs=3),),
+    measured=(MeasuredResult(epsilon=2.0, metric="accuracy", mean=0.977, deviation=0.001, runs=3),),
     declared=PHASE_MNIST.declared,
     differences=(
         "ours: eleven nodes with about 5455 pairs each, samples of 186 at each node, and SGD at 2 at the server; noise calibrated to "
