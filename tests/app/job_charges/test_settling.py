@@ -2,120 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from tests.app.certificate_kinds import FEDERATED, SITES
 from tests.app.fake_child import Order
+from tests.app.job_charges.harness import BUDGET, STEPS, prepared, reservation, share, started, submitted, told
 from tests.app.jobs_harness import serving, spec, state, submit, wait_until, working
 from tests.app.jobs_harness import settings as served
-from tests.app.ledgers_harness import KINDS, TENANT, databases, definition
-from tests.app.preparing_harness import prepare_all
+from tests.app.ledgers_harness import TENANT, definition
 from zetadp.accountants.filters import RdpBudget, ZcdpBudget
 from zetadp.app.certificates.verification.verify import read
-from zetadp.app.jobs.attempts import Attempt, Attempts
+from zetadp.app.jobs.attempts import Attempts
 from zetadp.app.jobs.charges import charge_of, spend_of_job
 from zetadp.app.jobs.document import TrainingDocument
-from zetadp.app.jobs.events import StateChanged
-from zetadp.app.jobs.leases import Executor, Leases
-from zetadp.app.jobs.needs import Capacity
-from zetadp.app.jobs.queue import JobQueue
-from zetadp.app.jobs.resources import Job, JobCharge, JobSubmission
+from zetadp.app.jobs.resources import JobCharge, JobSubmission
 from zetadp.app.kit.database import Database
-from zetadp.app.kit.settings import Settings
-from zetadp.app.ledgers.entries import Entry, Reserved
-from zetadp.app.ledgers.errors import ApproverRefused, LedgerClosed, LedgerNotFound, ReservationHeld, ReservationNotApproved
-from zetadp.app.ledgers.export import spend_rows
+from zetadp.app.ledgers.errors import LedgerClosed, LedgerNotFound, ReservationHeld
 from zetadp.app.ledgers.ledger_definition import LedgerDefinition
-from zetadp.app.ledgers.resources import Ledger, Reservation
+from zetadp.app.ledgers.resources import Ledger
 from zetadp.app.ledgers.service import LedgerService
 from zetadp.app.ledgers.states import ReservationState
-from zetadp.app.submissions.service import JobFilter, JobService
+from zetadp.app.submissions.service import JobService
 from zetadp.app.tables.job_states import Action, JobState
-from zetadp.mechanisms.errors import BudgetExceeded, InvalidParameter
+from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import RuntimeSpec, load_train
 from zetadp.trainer.child import failure_reason
 from zetadp.trainer.errors import TrainingDiverged
 from zetadp.trainer.specs.report import CheckpointWritten, Failed, Finished, Progress, Started, Stopped, TrainingEvent
-
-STEPS = 20
-BUDGET = RdpBudget(orders=(8.0,), values=(0.01,))
-
-
-@pytest.fixture(scope="module", params=KINDS)
-def database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[Database]:
-    with databases(request.param, tmp_path_factory.mktemp(request.param)) as database:
-        yield database
-
-
-@pytest.fixture
-def ledgers(database: Database) -> LedgerService:
-    return LedgerService(database, 10.0)
-
-
-@pytest.fixture
-def jobs(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[JobService]:
-    settings = Settings(data_dir=tmp_path)
-    queue = JobQueue(settings)
-    monkeypatch.setattr(queue, "call", lambda _job_id, _priority: None)
-    service = JobService(settings, database, queue, TENANT)
-    yield service
-    for job in service.page(JobFilter(), None, 200).jobs:  # a job that waits would be taken up by the next test
-        if not job.state.is_final:
-            service.act(job.id, Action.CANCEL)
-
-
-@pytest.fixture
-def attempts(database: Database) -> Attempts:
-    return Attempts(database, 3)
-
-
-@pytest.fixture
-def token(database: Database, request: pytest.FixtureRequest) -> str:
-    name = f"worker-{abs(hash(request.node.name))}"
-    return Leases(database, 3).take(Executor(id=name, host="here", device="auto", hardware="none", lease_seconds=60.0))
-
-
-@pytest.fixture
-def ledger(ledgers: LedgerService, request: pytest.FixtureRequest) -> Ledger:
-    return ledgers.create(TENANT, definition(BUDGET, f"jobs {abs(hash(request.node.name))}"), None, None)
-
-
-def submitted(jobs: JobService, ledger: Ledger, **changes: Any) -> Job:
-    return prepared(jobs, jobs.submit(JobSubmission.model_validate({"spec": spec(**changes), "ledger": ledger.id}), None))
-
-
-def prepared(jobs: JobService, job: Job) -> Job:
-    """The job once a worker has prepared it: queued, or failed."""
-    prepare_all(jobs._database)
-    return jobs.get(job.id)
-
-
-def started(attempts: Attempts, token: str) -> Attempt:
-    attempt = attempts.start_next(token, Capacity())
-    assert attempt is not None
-    return attempt
-
-
-def told(attempts: Attempts, attempt: Attempt, *events: TrainingEvent) -> None:
-    attempts.record(attempt, list(events), 1.0)
-
-
-def reservation(ledgers: LedgerService, jobs: JobService, job_id: str) -> Reservation:
-    charge = jobs.get(job_id).charge
-    assert charge is not None
-    assert charge.reservation is not None
-    return ledgers.reservation(TENANT, charge.ledger, charge.reservation)
-
-
-def share(found: Reservation) -> float:
-    """What part of the charge is spent for good."""
-    assert found.spent is not None
-    return found.spent[0] / found.charge[0]
 
 
 def test_a_job_is_queued_together_with_its_reservation(jobs: JobService, ledgers: LedgerService, ledger: Ledger) -> None:
@@ -343,95 +259,6 @@ def test_a_plan_that_the_ledger_cannot_hold_is_refused(jobs: JobService, ledgers
             call()
     with pytest.raises(LedgerNotFound):
         jobs.submit(JobSubmission.model_validate({"spec": spec(), "ledger": "0" * 32}), None)
-
-
-ANN, BEN = "ann", "ben"
-
-
-def asked_by(key: str, jobs: JobService) -> JobService:
-    return JobService(jobs._settings, jobs._database, jobs._queue, TENANT, key)
-
-
-def with_rules(ledgers: LedgerService, ledger: Ledger, **rules: object) -> Ledger:
-    changes = {"name": f"rules {ledger.id}", "rules": rules}
-    return ledgers.create(TENANT, LedgerDefinition.model_validate(dict(ledger.definition) | changes), None, None)
-
-
-def submitted_for(jobs: JobService, ledger: Ledger, purpose: str | None) -> Job:
-    asked = JobSubmission.model_validate({"spec": spec(), "ledger": ledger.id, "purpose": purpose})
-    return prepared(jobs, jobs.submit(asked, None))
-
-
-def check_sound(ledgers: LedgerService, ledger: Ledger) -> None:
-    assert ledgers.verify(TENANT, ledger.id).problems == ()
-
-
-def test_a_job_counts_in_the_quota_of_whoever_submits_or_retries_it(
-    jobs: JobService, ledgers: LedgerService, ledger: Ledger, attempts: Attempts, token: str
-) -> None:
-    quotas = [{"key": ANN, "share": 1.5 * share_of_one_job(jobs, ledgers, ledger)}, {"key": BEN, "share": 1.0}]
-    ruled = with_rules(ledgers, ledger, quotas=quotas, purposes=["staffing"])
-    for key, purpose, told in (("eve", "staffing", "in which key eve has a quota"), (ANN, None, "purpose must be one of staffing")):
-        with pytest.raises(InvalidParameter, match=told):
-            submitted_for(asked_by(key, jobs), ruled, purpose)
-    job = submitted_for(asked_by(ANN, jobs), ruled, "staffing")
-    made = reservation(ledgers, jobs, job.id)
-    assert (job.state, made.purpose) == (JobState.QUEUED, "staffing")
-    entry = ledgers.entries(TENANT, ruled.id, made.entry - 1, 1).entries[0].act
-    assert isinstance(entry, Reserved)
-    assert entry.analyst == ANN
-    assert "of the quota of key ann" in str(submitted_for(asked_by(ANN, jobs), ruled, "staffing").failure)
-    attempts.fail(started(attempts, token), "it failed")  # all of it counts
-    with pytest.raises(BudgetExceeded, match="of the quota of key ann"):
-        asked_by(ANN, jobs).act(job.id, Action.RETRY)
-    asked_by(BEN, jobs).act(job.id, Action.RETRY)
-    jobs.act(job.id, Action.CANCEL)
-    rows = spend_rows(Entry.model_validate_json(one.text) for one in ledgers.entries(TENANT, ruled.id, 0, 99).entries)
-    assert [(row.key, row.state) for row in rows] == [(ANN, "committed"), (BEN, "released")]
-    check_sound(ledgers, ruled)
-
-
-def share_of_one_job(jobs: JobService, ledgers: LedgerService, ledger: Ledger) -> float:
-    job = submitted(jobs, ledger)
-    jobs.act(job.id, Action.CANCEL)
-    return reservation(ledgers, jobs, job.id).charge[0] / BUDGET.grids[0].limit
-
-
-def test_a_job_waits_for_the_approval_that_its_ledger_asks_for(
-    jobs: JobService, ledgers: LedgerService, ledger: Ledger, attempts: Attempts, token: str
-) -> None:
-    ruled, ann = with_rules(ledgers, ledger, approval="second_key"), asked_by(ANN, jobs)
-    job = submitted_for(ann, ruled, None)
-    made = reservation(ledgers, jobs, job.id)
-    assert (job.state, made.state) == (JobState.PAUSED, ReservationState.RESERVED)
-    told = [one.data for one in jobs.events(job.id, 0)[0] if isinstance(one.data, StateChanged)][-1]
-    assert told.reason == f"it waits for an approval by a second key: approve reservation {made.id} of its ledger, then resume the job"
-    with pytest.raises(ReservationNotApproved):
-        jobs.act(job.id, Action.RESUME)
-    assert attempts.start_next(token, Capacity()) is None
-    ledgers.approve(TENANT, ruled.id, made.id, BEN, None)
-    assert jobs.act(job.id, Action.RESUME).state is JobState.QUEUED
-    attempt = started(attempts, token)
-    attempts.record(attempt, [Started(resumed_from_step=0), Stopped(step=8)], 1.0)
-    attempts.fail(attempt, "it failed")
-    # By the service, for what was executed; neither key settles a job's reservation.
-    assert share(reservation(ledgers, jobs, job.id)) == pytest.approx(8 / STEPS, rel=1e-12)
-    # Another run is another reservation, and another approval.
-    assert asked_by(BEN, jobs).act(job.id, Action.RETRY).state is JobState.PAUSED
-    again = reservation(ledgers, jobs, job.id)
-    assert (again.state, again.approved_by, again.id == made.id) == (ReservationState.RESERVED, None, False)
-    with pytest.raises(ReservationNotApproved):
-        jobs.act(job.id, Action.RESUME)
-    with pytest.raises(ApproverRefused):  # who retried it
-        ledgers.approve(TENANT, ruled.id, again.id, BEN, None)
-    jobs.act(job.id, Action.CANCEL)
-    assert reservation(ledgers, jobs, job.id).state is ReservationState.RELEASED
-    check_sound(ledgers, ruled)
-
-
-def test_a_purpose_needs_a_ledger() -> None:
-    with pytest.raises(ValidationError, match="purpose must be absent without a ledger"):
-        JobSubmission.model_validate({"spec": spec(), "purpose": "staffing"})
 
 
 def test_jobs_of_a_real_worker_settle_as_they_end(tmp_path: Path) -> None:

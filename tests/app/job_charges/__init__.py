@@ -1,0 +1,1 @@
+"""What jobs charge to ledgers."""
