@@ -118,10 +118,7 @@ class SiteSettings(Value):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if (self.superlink is None) == (self.socket is None):
-            raise InvalidParameter("superlink", "given for Flower, or socket for NVFLARE", [self.superlink, self.socket])
-        if self.socket is not None:
-            _check_absent(self, "socket", ("root_certificate", "insecure", "node_key", "flower"))
+        _check_way(self, "superlink", "socket", ("root_certificate", "insecure", "node_key", "flower"))
         return self
 
     @property
@@ -170,10 +167,8 @@ class CoordinatorSettings(Value):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if (self.listen is None) == (self.relay is None):
-            raise InvalidParameter("listen", "given for Flower, or relay for NVFLARE", [self.listen, self.relay])
+        _check_way(self, "listen", "relay", ("certificate", "certificate_key", "root_certificate", "insecure", "node_keys", "flower"))
         if self.relay is not None:
-            _check_absent(self, "relay", ("certificate", "certificate_key", "root_certificate", "insecure", "node_keys", "flower"))
             return self
         given = [part is not None for part in (self.certificate, self.certificate_key, self.root_certificate)]
         if any(given) == self.insecure or (any(given) and not all(given)):
@@ -181,11 +176,14 @@ class CoordinatorSettings(Value):
         return self
 
 
-def _check_absent(settings: SiteSettings | CoordinatorSettings, beside: str, names: tuple[str, ...]) -> None:
-    """What is Flower's isn't given where NVFLARE connects, which has its own certificates."""
-    given = [name for name in names if getattr(settings, name)]
-    if given:
-        raise InvalidParameter(given[0], f"absent with {beside}: NVFLARE has its own", getattr(settings, given[0]))
+def _check_way(settings: SiteSettings | CoordinatorSettings, flower: str, nvflare: str, flowers: tuple[str, ...]) -> None:
+    """Messages come over Flower or over NVFLARE, which has its own certificates and needs none of Flower's settings."""
+    given = [name for name in (flower, nvflare) if getattr(settings, name) is not None]
+    if len(given) != 1:
+        raise InvalidParameter(flower, f"given for Flower, or {nvflare} for NVFLARE, and not both", " and ".join(given) or "neither")
+    unused = [name for name in flowers if getattr(settings, name)]
+    if given == [nvflare] and unused:
+        raise InvalidParameter(unused[0], f"absent with {nvflare}: it is Flower's", str(getattr(settings, unused[0])))
 
 
 class _Loader(yaml.SafeLoader):
