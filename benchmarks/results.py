@@ -51,9 +51,10 @@ This page shows what each [recipe](papers.md) reaches, beside what its paper pri
 finds, and writes this page; if it is stopped, it continues the next time. `make results SEEDS=1` trains each once.
 
 **Private** and **without privacy** are accuracies on held-out records, or PSNR in decibels: the mean over seeds, and +- the standard
-deviation over them where there were several. Without privacy means the same network, trained as usual on the same data. **Proven
-epsilon** is that of one private run, at the delta and for the unit beside it. **Steps** are those of a private run, with the number of
-units that each step is expected to sample. **Time** is processor time on one thread, of one private run with its evaluations.
+deviation over them where there were several. Without privacy means the same network, trained as usual on the same data. **The paper's
+print** is the paper's own claim: it may be of other data, more of them, another network or another epsilon, and the recipe says which.
+**Proven epsilon** is that of one private run, at the delta and for the unit beside it. **Steps** are those of a private run, with the
+number of units that each step is expected to sample. **Time** is processor time on one thread, of one private run with its evaluations.
 """.splitlines()
 
 

@@ -33,7 +33,7 @@ from zetadp.trainer.sites import frames
 from zetadp.trainer.sites.agreements import agreements_in, ledger_of
 from zetadp.trainer.sites.flower_processes import start_node
 from zetadp.trainer.sites.keys import load_key, public_text
-from zetadp.trainer.sites.local_line import listen
+from zetadp.trainer.sites.local_line import listen, remove_left
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.settings import SiteSettings, read_settings
 from zetadp.trainer.sites.site import Draw, Site
@@ -133,7 +133,7 @@ def serve(settings: SiteSettings, stopped: list[int]) -> None:
             node = _Node(settings, place / "site")
             open_.callback(node.end)
         else:
-            settings.socket.unlink(missing_ok=True)  # of a process that was killed: none runs, the lock says
+            remove_left(settings.socket)
             listening = open_.enter_context(listen(settings.socket, BACKLOG))
             open_.callback(settings.socket.unlink, missing_ok=True)
         while not stopped:

@@ -40,8 +40,9 @@ class Rules(Value):
       purposes: a reservation names one of these as its purpose; null: any, or none.
       quotas: only these keys reserve, each up to its share, reserved and committed together; null: every key that may use ledgers.
       approval: ``second_key``: another key than the one that reserved approves a reservation before it can be committed. Nothing of it
-        may be released before; nobody checks that but the makers of releases. Only these two keys settle it, and whatever makes some
-        of an approved reservation free again is done by the key that approved it.
+        may be released before: trainings of this service wait for it, other releases are up to their makers. Only these two keys settle
+        it, and only the one that approved it frees some of it again, but for what a reservation's expiry says and what a job's end shows
+        was never released.
     """
 
     purposes: Annotated[tuple[Purpose, ...] | None, Field(min_length=1, max_length=MOST_RULES, exclude_if=is_absent)] = None

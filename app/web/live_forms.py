@@ -184,7 +184,7 @@ def form_of(asked: FormPage) -> tuple[Field, ...]:
             return Words(
                 f"Cost: {name.replace('_', ' ')}",
                 "",
-                "Of one such operation, in the unit of all others. The paper's if you leave it empty.",
+                COST_HELP,
             )
         if path in LABELS:
             return Words(label, "", descriptions[name])

@@ -14,6 +14,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.trainer.federation_harness import DATA, spec_of
+from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.sites import frames
 from zetadp.trainer.sites.flare_job import write_flare
 from zetadp.trainer.sites.flare_line import FlareLine
@@ -95,6 +96,13 @@ def test_a_controller_that_comes_again_is_told_the_newest_request(short: Path) -
     other.join(SECONDS)
     assert (answers, heard) == ([b"early", b"late"], [b"request", b"request", None])
     assert not (short / "relay").exists()
+
+
+def test_nothing_but_a_socket_is_removed(short: Path) -> None:
+    (short / "site.pem").write_text("a key")
+    with pytest.raises(InvalidParameter, match="a path where nothing is, or a socket"), FlareLine(short / "site.pem", lambda: None):
+        pass
+    assert (short / "site.pem").read_text() == "a key"
 
 
 def test_a_run_that_should_stop_waits_for_no_controller(short: Path) -> None:

@@ -2,6 +2,7 @@ r"""A rehearsal: one command, which starts everything and leaves nothing running
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,8 @@ from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.settings import SiteSettings, read_settings
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
 
+DIGITS = FederatedZetaDpSgd.example().data.model_dump_json()
+UPLOADED = json.dumps({"kind": "uploaded", "data_set": "0" * 32})
 REHEARSE = [sys.executable, "-m", "zetadp", "federation", "rehearse"]
 
 
@@ -27,7 +30,7 @@ def test_sites_answer_every_round_and_charge_their_own_ledgers(tmp_path: Path) -
     options = ["--sites", "2", "--rounds", "5", "--output", str(tmp_path / "all"), "--flower", str(FLOWER)]
     found = subprocess.run([*REHEARSE, str(tmp_path / "spec.json"), *options], capture_output=True, text=True, check=True)
     assert "round 5 of 5: all sites answered" in found.stdout
-    assert "epsilon 8 at delta 1e-05 for each record (add_remove) of each site; no certificate is made" in found.stdout
+    assert "would be epsilon 8 at delta 1e-05 for each record (add_remove) of each site\nhere one user has all keys" in found.stdout
     proposal = Proposal.model_validate_json((tmp_path / "all" / "proposal.json").read_bytes())
     for name in ("site-1", "site-2"):
         assert f"{name}: 5 of 5 rounds counted, 5 charged" in found.stdout
@@ -43,7 +46,10 @@ def test_only_federated_recipes_are_rehearsed_and_no_folder_is_written_over(tmp_
     assert refused.exit_code == 2
     assert "recipe must be one of federated_zeta_dp_sgd, got 'zeta_dp_sgd'" in refused.output
     assert not (tmp_path / "new").exists()
+    (tmp_path / "own.json").write_text(FederatedZetaDpSgd.example().model_dump_json().replace(DIGITS, UPLOADED))
+    own = CliRunner().invoke(app, ["federation", "rehearse", str(tmp_path / "own.json"), "--output", str(tmp_path / "new")])
+    assert "data must be a public data set: a rehearsal protects nobody, got 'uploaded'" in own.output
     there = CliRunner().invoke(app, ["federation", "rehearse", "phase_mnist_federated", "--output", str(tmp_path)])
     assert there.exit_code == 2
-    assert "File exists" in there.output
-    assert not list(tmp_path.iterdir())
+    assert "output must be a folder that isn't there yet" in there.output
+    assert [path.name for path in tmp_path.iterdir()] == ["own.json"]

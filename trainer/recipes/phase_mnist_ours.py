@@ -122,6 +122,8 @@ PHASE_MNIST_FEDERATED = Recipe(
         "ours: eleven nodes with about 5455 pairs each, samples of 186 at each node, and SGD at 2 at the server; noise calibrated to "
         "epsilon 2, all of it added at every node",
         _TUNED,
+        "one unit is a pair: an image may be in several pairs, at several nodes, and nothing is claimed per image",
     ),
+    errata=("Z19",),
     original_data=PHASE_MNIST.original_data,
 )

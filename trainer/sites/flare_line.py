@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import select
 import socket
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import final
 
-from zetadp.trainer.sites import frames
-from zetadp.trainer.sites.local_line import LOOK_SECONDS, LocalLine, listen
+from zetadp.trainer.sites.local_line import LOOK_SECONDS, LocalLine, listen, remove_left
 
 
 @final
@@ -30,31 +30,45 @@ class FlareLine(LocalLine):
 
     def send(self, frame: bytes) -> None:
         self._newest = frame
-        # If it is gone, the next look finds that out, and whoever comes is told the newest request.
-        with suppress(OSError):
-            super().send(frame)
+        self._told()
 
     def receive(self, seconds: float) -> bytes | None:
+        assert self._listening is not None  # inside the context
+        if select.select([self._listening], [], [], 0.0)[0]:
+            self._taken()
         try:
             return super().receive(seconds)
-        except ConnectionError:
+        except OSError:
             return self._lost()
 
     def _start(self) -> None:
-        self._path.unlink(missing_ok=True)
+        remove_left(self._path)
         self._listening = listen(self._path, 1)
         self._relay = self._accepted(self._listening, lambda _seconds: None)
 
     def _lost(self) -> None:
-        assert self._listening is not None  # inside the context
         self._waited()
-        if not select.select([self._listening], [], [], LOOK_SECONDS)[0]:
-            return
+        # What is left of a frame would be read as the next one.
+        with suppress(OSError):
+            self._connected.shutdown(socket.SHUT_RDWR)
+        time.sleep(LOOK_SECONDS)
+
+    def _taken(self) -> None:
+        """The controller that came last is the one that there is, and is told the newest request."""
+        assert self._listening is not None  # inside the context
         self._connected.close()
         self._relay = self._accepted(self._listening, lambda _seconds: None)
-        if self._newest is not None:
+        self._told()
+
+    def _told(self) -> None:
+        if self._newest is None:
+            return
+        try:
+            super().send(self._newest)
+        except OSError:
+            # Half a frame may have gone: nothing may follow it. Whoever comes is told it whole.
             with suppress(OSError):
-                frames.send(self._relay, self._newest)
+                self._connected.shutdown(socket.SHUT_RDWR)
 
     def _end(self) -> None:
         super()._end()

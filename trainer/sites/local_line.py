@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Self
 
+from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.sites import frames
 from zetadp.trainer.sites.messages import HEAD
 
@@ -79,6 +80,13 @@ class LocalLine(ABC):
         connection, _ = listening.accept()
         connection.settimeout(MESSAGE_SECONDS)
         return connection
+
+
+def remove_left(path: Path) -> None:
+    """Removes a socket that a killed process left. Raises InvalidParameter if something else is there."""
+    if os.path.lexists(path) and not path.is_socket():
+        raise InvalidParameter("socket", "a path where nothing is, or a socket", str(path))
+    path.unlink(missing_ok=True)
 
 
 def listen(path: Path, backlog: int) -> socket.socket:

@@ -120,8 +120,9 @@ def _verdict(canaries: CanaryFacts, claim: ApproximateDp | None) -> str:
         return f"consistent: from what was released, the audit couldn't tell better than the guarantee allows {told}"
     chance = "chance" if canaries.kind == "marks" else "chance, or scores that depend on each other"
     return (
-        f"doubtful: what was released distinguishes {told} better than the guarantee lets it in {_percent(canaries)} of runs; that may be "
-        f"{chance}, and isn't as unlikely as {CONTRADICTED:g}, for which nothing would be signed"
+        f"doubtful: by at least one of the audit's tests, each right in {_percent(canaries)} of runs, what was released distinguishes "
+        f"{told} better than the guarantee allows; that may be {chance}, and isn't as unlikely as "
+        f"{CONTRADICTED:g}, for which nothing would be signed"
     )
 
 

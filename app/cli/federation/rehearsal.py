@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -23,6 +23,7 @@ from zetadp.trainer.data import data_set_facts
 from zetadp.trainer.recipes import recipe
 from zetadp.trainer.request import REQUEST, RESULT, TrainingRequest
 from zetadp.trainer.sites.agreements import agree
+from zetadp.trainer.sites.flower_processes import program
 from zetadp.trainer.sites.keys import load_key, make_key, public_text
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.settings import SiteSettings, read_settings
@@ -33,6 +34,8 @@ from zetadp.trainer.specs.report import Failed, RunReport, SitesStanding, Stage,
 
 BUDGET: Final = 100.0
 """Epsilon of each made-up site's ledger: rehearsals are about the rest."""
+OWN: Final = ("table", "uploaded")
+"""Kinds of data that people bring."""
 COORDINATOR: Final = "coordinator"
 END_SECONDS: Final = 180.0
 _EVENTS: Final[TypeAdapter[TrainingEvent]] = TypeAdapter(TrainingEvent)
@@ -48,6 +51,9 @@ def rehearse(
     """Run a federation over Flower on this machine: keys, settings, agreements, a process for each site, and a coordinator."""
     with clear_errors():
         asked, folder = _asked(of), output.absolute()
+        if folder.exists():
+            raise InvalidParameter("output", "a folder that isn't there yet", str(output))
+        _ = program(flower, "python")
         folder.mkdir(parents=True)
         names = [f"site-{number}" for number in range(1, sites + 1)]
         keys = {name: public_text(make_key(folder / name / "site.pem")) for name in names}
@@ -69,6 +75,8 @@ def _asked(of: str) -> FederatedZetaDpSgd:
     spec = read_json(Path(of), FederatedZetaDpSgd) if found is None else found.spec
     if not isinstance(spec, FederatedZetaDpSgd):
         raise InvalidParameter("recipe", "one of federated_zeta_dp_sgd", spec.algorithm)
+    if spec.data.kind in OWN:
+        raise InvalidParameter("data", "a public data set: a rehearsal protects nobody", spec.data.kind)
     return spec
 
 
@@ -127,14 +135,18 @@ def _site_command(settings: Path) -> list[str]:
 def _processes(commands: Iterable[list[str]], folder: Path) -> Generator[None]:
     """Run while the context is entered; what they say goes into one log."""
     with (folder / "sites.log").open("ab") as log:
-        found = [subprocess.Popen(command, stdout=log, stderr=log) for command in commands]
+        found: list[subprocess.Popen[bytes]] = []
         try:
+            found.extend(subprocess.Popen(command, stdout=log, stderr=log) for command in commands)
             yield
         finally:
             for process in found:
                 process.terminate()
             for process in found:
-                process.wait(END_SECONDS)
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(END_SECONDS)
+                process.kill()
+                process.wait()
 
 
 def _coordinate(folder: Path, proposal: Proposal) -> None:
@@ -170,13 +182,17 @@ def _said(event: TrainingEvent) -> Iterator[str]:
 def _tell(folder: Path, proposal: Proposal) -> None:
     report = RunReport.model_validate_json((folder / "run" / RESULT).read_bytes())
     for site in report.sites:
-        out.print(f"{site.name}: {site.arrived} of {proposal.plan.steps} rounds counted, {site.charged or 0} charged", markup=False)
+        charged = "an unknown number" if site.charged is None else site.charged
+        out.print(f"{site.name}: {site.arrived} of {proposal.plan.steps} rounds counted, {charged} charged", markup=False)
     if report.metrics is not None:
         out.print(", ".join(f"{name} {value:.3f}" for name, value in report.metrics.items()), markup=False)
     privacy = proposal.spec.privacy
     if proposal.spec.reproducible:
         out.print("no guarantee: the noise follows from a seed", markup=False)
-    else:
-        epsilon = accountants.profile(report.event).epsilon(privacy.delta).upper
-        each = f"each {privacy.unit} ({privacy.adjacency.value})"
-        out.print(f"epsilon {text_up(epsilon, 6)} at delta {privacy.delta:g} for {each} of each site; no certificate is made", markup=False)
+        return
+    epsilon = text_up(accountants.profile(report.event).epsilon(privacy.delta).upper, 6)
+    each = f"each {privacy.unit} ({privacy.adjacency.value})"
+    out.print(
+        f"for sites with keys of their own this would be epsilon {epsilon} at delta {privacy.delta:g} for {each} of each site", markup=False
+    )
+    out.print("here one user has all keys and data: a rehearsal protects nobody, and no certificate is made", markup=False)

@@ -157,7 +157,7 @@ function act(given) {
     case "approved":
       return `${given.reservation.slice(0, 12)} was approved by another key`;
     case "renewed":
-      return `period ${given.period + 1} began: what was spent before no longer counts`;
+      return `period ${given.period + 1} began: what was spent before no longer counts towards its limit`;
     default:
       return given.kind;
   }

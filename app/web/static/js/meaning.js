@@ -60,7 +60,7 @@ export async function explain(place, of) {
 }
 
 /** Units that are people. */
-const PEOPLE = new Set(["person", "patient", "user", "client", "individual"]);
+const PEOPLE = new Set(["person", "patient", "user", "client", "individual", "celebrity", "speaker"]);
 
 /** A clause about the unit after it was named: "it" or "they" stands for it. */
 function pronoun(clause, unit) {

@@ -116,7 +116,7 @@ const meaning = later(async ({ epsilon, delta, adjacency, unit }, units) => {
 }, PAUSE);
 
 const GIVEN = "Here the noise is given, not epsilon: change it in the JSON.";
-const COMPARED = "A comparison's guarantee is for all its runs together, and weaker than that of each. The epsilons of single runs stand in the JSON.";
+const COMPARED = "A comparison's guarantee is for all its runs together. The epsilons of single runs stand in the JSON.";
 const LATER = "The job's page says what it guarantees before anything is released.";
 
 /** How many trainings a comparison is; NaN where its JSON doesn't say. */

@@ -79,9 +79,12 @@ function adopt(job) {
   if (facts && privacy && ![facts.unit, facts.user_unit].includes(privacy.unit)) privacy.unit = facts.unit;
 }
 
-/** The purposes that a budget's rules name, to choose one of; none where they name none. */
-function showPurposes(id) {
-  const named = found.ledgers.find((one) => one.id === id)?.definition.rules?.purposes ?? [];
+/** What a budget's rules ask of a training: one of the purposes that they name, and an approval. */
+function showRules(id) {
+  const rules = found.ledgers.find((one) => one.id === id)?.definition.rules;
+  const named = rules?.purposes ?? [];
+  const waits = rules?.approval === "second_key" ? " It is then paused until another key approves that and somebody resumes it." : "";
+  byId("ledger-help").textContent = `The job reserves its cost from this budget before it starts.${waits}`;
   options("purpose", named.map((one) => el("option", { value: one }, one)));
   byId("purpose-field").hidden = !named.length;
 }
@@ -136,7 +139,7 @@ function reread() {
   byId("beside-data").disabled = job === null && place.value.trim() !== "";
   if (job !== null) {
     noteData(job);
-    showPurposes(job.ledger);
+    showRules(job.ledger);
     fill(job);
   }
   show(job);
@@ -200,7 +203,7 @@ for (const name of NAMES) {
       adopt(job);
     }
     if (name === "ledger") {
-      showPurposes(job.ledger);
+      showRules(job.ledger);
       write("purpose", job);
     }
     place.value = JSON.stringify(job, null, 2);
