@@ -143,7 +143,7 @@ def test_what_an_epsilon_means_knows_how_many_units_a_recipe_trains_on(page: Any
 def test_a_comparison_is_reviewed_with_all_its_runs(page: Any) -> None:
     page.select_option("#algorithm", "comparison")
     page.locator("#review", has_text="all runs together: 4 runs, each counted").wait_for()
-    assert "weaker than that of each" in page.inner_text("#no-guarantee")
+    assert "for all its runs together" in page.inner_text("#no-guarantee")
     job = written(page)
     job["spec"]["repetitions"] = 5
     page.fill("#body", json.dumps(job))
