@@ -10,21 +10,21 @@ from zetadp.mechanisms import AnyAccounted, Assumption, DuchiLinf, LocalRelease
 from zetadp.mechanisms.declared import CorrelatedNoise, DiscreteGaussianSum, NoisyMax, Skellam, SparseVector, TreeAggregation
 from zetadp.mechanisms.declared.base import Guarantee
 
-_FLOATS = "is drawn and added without floating-point error, which can reveal who is in the data"
+_EXACT = "exact: floating-point error can reveal records"
 _INDEPENDENT = "noise is independent across coordinates and releases"
 _NOISE: dict[type[AnyAccounted | Selection], str] = {
-    DuchiLinf: "every record's signs are drawn with the stated probability, independently of everything else",
-    CorrelatedNoise: "the normal noise that correlated noise is made of is independent across coordinates and steps",
-    TreeAggregation: "every block of the tree has noise of its own, independent across coordinates and blocks",
-    NoisyMax: "the noise on each score is independent of all other noise",
-    SparseVector: "the noise on the threshold and the noise on each query are independent of all other noise",
+    DuchiLinf: "signs are drawn with the stated probability, independently of everything else",
+    CorrelatedNoise: "the underlying noise is independent across coordinates and steps",
+    TreeAggregation: "noise is independent across coordinates and blocks",
+    NoisyMax: "noise is independent across scores and releases",
+    SparseVector: "noise is independent across the threshold and queries",
     DiscreteGaussianSum: "noise is independent across parties, coordinates and releases",
     Skellam: "noise is independent across parties, coordinates and releases",
 }
 """What has to be independent where it isn't what is released: correlated noise, noise that several answers share, signs."""
-_DECLARED = "what is declared is true, which nobody checked here, for all neighbours, whatever was released before"
+_DECLARED = "what is declared, unchecked, holds for all neighbours and earlier releases"
 _SELECTED = "nothing is released of the runs but the best one's output, not even how many there were"
-_SAMPLED = "every sample is drawn as stated, afresh and in secret"
+_SAMPLED = "samples are drawn as stated, afresh and in secret"
 
 
 def caveats_of(event: Event) -> tuple[str, ...]:
@@ -34,7 +34,7 @@ def caveats_of(event: Event) -> tuple[str, ...]:
     >>> from zetadp.mechanisms import Gaussian, Sensitivity
     >>> noise = Gaussian(std=1.0, sensitivity=Sensitivity(l2=1.0, adjacency="add_remove", unit="patient"))
     >>> caveats_of(Release(mechanism=noise))[0]
-    'no patient moves any one query by more than the stated sensitivity'
+    'no patient moves a query by more than the stated sensitivity'
     """
     neighbours = neighbourhood(event)
     if neighbours is None or non_private_reason(event) is not None:
@@ -58,11 +58,11 @@ def _bounds(mechanism: AnyAccounted | Selection) -> Iterator[str]:
         case Guarantee():
             return
         case LocalRelease():
-            yield f"every {unit}'s values lie in the stated box, and are released no more often than stated"
+            yield f"every {unit}'s values lie in the box, released no more often than stated"
         case CorrelatedNoise() | TreeAggregation():
-            yield f"no {unit} moves any one step's sum by more than stated, and none takes part more often, or at shorter intervals"
+            yield f"every {unit} keeps the stated effect, number and separation of steps"
         case _:
-            yield f"no {unit} moves any one query by more than the stated sensitivity"
+            yield f"no {unit} moves a query by more than the stated sensitivity"
 
 
 def _assumptions(parts: Iterable[Leaf]) -> Iterator[str]:
@@ -72,7 +72,7 @@ def _assumptions(parts: Iterable[Leaf]) -> Iterator[str]:
     noise = dict.fromkeys(_NOISE.get(type(one), _INDEPENDENT) for one, found in assumed.items() if Assumption.INDEPENDENT_NOISE in found)
     if any(Assumption.SENSITIVITY_AS_COMPUTED in found for found in assumed.values()):
         noise.pop(_INDEPENDENT, None)
-        yield f"{_INDEPENDENT}, and {_FLOATS}"
+        yield f"{_INDEPENDENT}, and {_EXACT}"
     yield from noise
     if any(Assumption.AS_DECLARED in found for found in assumed.values()):
         yield _DECLARED

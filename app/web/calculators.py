@@ -146,7 +146,7 @@ def _calculator(name: str, kind: str, composition: Sampled) -> HTMLResponse:
     first = asked if entry.declared else asked[:room]
     return page(
         "calculator.html",
-        "Private training" if name == TRAINING else f"{_title(kind)}, as declared" if entry.declared else _title(kind),
+        "Private training" if name == TRAINING else _title(kind),
         current="/calculators",
         modules=("core.js", "calculator.js"),
         entry=entry,

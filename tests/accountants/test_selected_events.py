@@ -181,4 +181,4 @@ def test_noise_is_calibrated_for_the_whole_selection():
 def test_answers_say_that_the_rest_of_the_runs_stay_secret():
     found = caveats_of(best_of(PoissonRuns(mean=3.0), gaussian()))
     assert "nothing is released of the runs but the best one's output, not even how many there were" in found
-    assert "no record moves any one query by more than the stated sensitivity" in found
+    assert "no record moves a query by more than the stated sensitivity" in found

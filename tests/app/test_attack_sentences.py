@@ -95,15 +95,14 @@ def test_a_calculators_caveats_are_those_of_its_event(client: TestClient) -> Non
     grouped = {"kind": "grouped", "size": 2, "unit": "person", "event": {"kind": "repeated", "count": 3, "event": sampled}}
     whole, of_groups = (client.post("/v1/profiles", json={"event": event}).json()["caveats"] for event in (release(), grouped))
     assert whole == [
-        "no record moves any one query by more than the stated sensitivity",
-        "noise is independent across coordinates and releases, and is drawn and added without floating-point error, which can reveal who "
-        "is in the data",
+        "no record moves a query by more than the stated sensitivity",
+        "noise is independent across coordinates and releases, and exact: floating-point error can reveal records",
     ]
     assert of_groups == [
         whole[0],
         "no person holds more than the stated number of units",
         *whole[1:],
-        "every sample is drawn as stated, afresh and in secret",
+        "samples are drawn as stated, afresh and in secret",
     ]
 
 
@@ -113,6 +112,6 @@ def test_a_calculator_says_how_an_allocation_draws_steps_and_local_signs(client:
     of_steps, of_signs = (client.post("/v1/profiles", json={"event": event}).json()["caveats"] for event in (allocated, signs))
     assert of_steps[-1] == "every record's step is drawn uniformly, independently of all others, afresh in every epoch and in secret"
     assert of_signs == [
-        "every record's values lie in the stated box, and are released no more often than stated",
-        "every record's signs are drawn with the stated probability, independently of everything else",
+        "every record's values lie in the box, released no more often than stated",
+        "signs are drawn with the stated probability, independently of everything else",
     ]

@@ -184,10 +184,9 @@ def test_what_is_only_declared_is_listed_apart_and_asked_for_without_what_it_can
     for one in MECHANISMS:
         assert f'href="/calculators/{one.kind}"' in (declared if one.declared else mechanisms)
     page = client.get("/calculators/pure_dp").text
-    assert ", as declared</h1>" in page
     # That it stands or falls with the declaration is said with each answer.
     event = {"kind": "release", "mechanism": {"kind": "pure_dp", "epsilon": 1.0, "adjacency": "add_remove", "unit": "record"}}
-    assert client.post("/v1/profiles", json={"event": event}).json()["caveats"][0].startswith("what is declared is true")
+    assert client.post("/v1/profiles", json={"event": event}).json()["caveats"][0].startswith("what is declared, unchecked, holds")
     assert 'name="mode" value="noise"' not in page
     assert "What papers print" not in page
 

@@ -121,7 +121,7 @@ IN_VIEW = """() => {
   let words = 0;
   while (text.nextNode()) {
     const { parentElement, data } = text.currentNode;
-    if (!parentElement.checkVisibility() || parentElement.closest(".help, .sr, .skip, select, noscript, #sentences")) continue;
+    if (!parentElement.checkVisibility() || parentElement.closest(".help, .sr, .skip, select, noscript")) continue;
     for (const word of data.matchAll(/\\S*[\\p{L}\\p{N}]\\S*/gu)) {
       place.setStart(text.currentNode, word.index);
       place.setEnd(text.currentNode, word.index + word[0].length);
@@ -131,10 +131,10 @@ IN_VIEW = """() => {
   const selects = [...document.querySelectorAll("select")].filter((one) => one.checkVisibility() && isSeen(one.getBoundingClientRect()));
   return selects.reduce((all, one) => all + one.selectedOptions[0].text.split(" ").length, words);
 }"""
-"""How many words one sees without scrolling, navigation included; what a field means is shown while one is in it. What the guarantee
-depends on stands there whole, however long it is: a limit on it would cut conditions away."""
+"""How many words one sees without scrolling, navigation and all conditions of the guarantee included; what a field means is shown while one
+is in it."""
 FIRST_SCREEN = 800
-MOST_WORDS = 85
+MOST_WORDS = 120
 
 
 @pytest.mark.parametrize(

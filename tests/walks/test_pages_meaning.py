@@ -32,7 +32,7 @@ def test_the_first_page_shows_what_its_numbers_count_in_and_depend_on(mode: str,
     page = opened[0]("/")
     page.check(f"input[value={mode}]")
     settle(page)
-    for words in ("by more than the stated sensitivity", "without floating-point error, which can reveal who is in the data"):
+    for words in ("by more than the stated sensitivity", "exact: floating-point error can reveal records"):
         assert page.locator("#sentences li", has_text=words).is_visible()
     assert "the most that one person can change the value" in page.inner_text("#scale")
     if mode == "noise":
@@ -96,7 +96,7 @@ def test_no_calibrated_figure_stands_without_its_conditions(path: str, held_back
     with page.expect_request(held_back):
         page.check("input[value=noise]")
         page.wait_for_function("(before) => document.getElementById('headline').textContent !== before", arg=before)
-    assert page.locator("#sentences li", has_text="without floating-point error").is_visible()
+    assert page.locator("#sentences li", has_text="exact: floating-point error").is_visible()
     for route in held:
         route.continue_()
     settle(page)

@@ -50,8 +50,8 @@ _FIELDS = {
         "units of a step's sum",
         "How far one unit can move one step's sum, as a Euclidean distance (l2). If units are replaced: two units' parts.",
     ),
-    "steps": Words("Steps per run", "", "A whole number."),
-    "coefficients": Words("Matrix C: first column", "", "From the diagonal down; 0 beyond them. Separated by commas."),
+    "steps": Words("Steps", "", "In one run. A whole number."),
+    "coefficients": Words("Matrix's first column", "", "Of C. From the diagonal down; 0 beyond them. Separated by commas."),
     "min_separation": Words(
         "Minimum separation", "steps", "The least distance between two steps that one unit takes part in. 1 if a unit may be in every step."
     ),
