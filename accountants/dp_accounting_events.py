@@ -9,6 +9,9 @@ and the same with l1 for ``LaplaceDpEvent``. That is how the library's PLD accou
 sensitivity under REPLACE_ONE, and so accounts for half of the loss. Trees of one epoch (``SingleEpochTreeAggregationDpEvent``) become as
 many Gaussian releases as one record has nodes above it: the noisy sums of all other nodes don't depend on it.
 
+``MixtureOfGaussiansDpEvent`` is a pair for one unit more or less. Under replace_one it is read as a sample in which one unit's values have
+that norm that often: its pair (proofs/pairs.md, row 3) dominates the event's own in both orders (Lemma 3, one of the two units at nothing).
+
 An event keeps its dominating pairs on the way there and back; everything else (a unit's name, complex values) is lost on the way there. The
 library is loaded only when these functions are called.
 """
@@ -218,8 +221,6 @@ class _Reader:
 
     def _mixture(self, event: Any) -> Event | None:
         name = type(event).__name__
-        if self._adjacency is Adjacency.REPLACE_ONE:
-            raise _no_twin(f"{name} under replace_one: it is a pair for one unit more or less")
         shifts, weights = [float(s) for s in event.sensitivities], [float(p) for p in event.sampling_probs]
         kept = {shift: weight for shift, weight in zip(shifts, weights, strict=True) if shift != 0.0 and weight != 0.0}
         if not kept:

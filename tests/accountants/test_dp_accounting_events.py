@@ -144,6 +144,20 @@ def test_a_mixture_of_two_gaussians_is_a_poisson_sample():
     assert _pairs(found) == _pairs(PoissonSampled(probability=0.1, event=gaussian(1.5)))
 
 
+def test_a_mixture_under_replace_one_is_a_sample_of_what_one_unit_contributes_and_costs_more_than_either_order_of_its_own_pair():
+    event = library.MixtureOfGaussiansDpEvent(3.0, [0.0, 2.0], [0.9, 0.1])
+    found = _read(event, "replace_one")
+    assert _pairs(found) == _pairs(PoissonSampled(probability=0.1, event=replace_one_gaussian(1.5)))
+    one_more_or_less = profile(_read(event))
+    for epsilon in (0.0, 0.3, 1.0):
+        assert profile(found).delta(epsilon).lower > one_more_or_less.delta(epsilon).upper
+
+
+def test_a_mixture_under_replace_one_that_takes_everybody_is_a_whole_release_of_twice_the_contribution():
+    found = _read(library.MixtureOfGaussiansDpEvent(3.0, [2.0], [1.0]), "replace_one")
+    assert profile(found).gdp_mu == pytest.approx(4.0 / 3.0, rel=1e-15)
+
+
 @pytest.mark.parametrize(
     "event",
     [
