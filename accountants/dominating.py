@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from decimal import Decimal, localcontext
 from functools import lru_cache
 
 from zetadp.accountants.allocation.density import Allocated
@@ -37,7 +36,7 @@ from zetadp.mechanisms.declared.base import Declared
 from zetadp.mechanisms.errors import UnsupportedEvent
 from zetadp.mechanisms.local import LocalRelease
 from zetadp.mechanisms.loss import ConcentratedLoss, FailingLoss, GaussianLoss, IntegerLoss, LaplaceLoss, PrivacyLoss, ResponseLoss
-from zetadp.mechanisms.numerics.binomial import log_binomial_tail
+from zetadp.mechanisms.numerics.binomial import binomial_weights, log_binomial_tail
 from zetadp.mechanisms.numerics.hypergeometric import hypergeometric
 
 LARGEST_SAMPLED_GROUP = 1000
@@ -58,10 +57,9 @@ SMALLEST_WEIGHT = 1e-300
 _LARGE = 700.0
 """Epsilons from which on e^epsilon is not computed."""
 
-LEAST_REMAINDER = 1e-4
+LEAST_REMAINDER = 1e-10
 """Components with a total weight below this at a mixture's lower end are moved up: 1 minus all others would have lost its digits."""
 
-_DIGITS = 60
 _NULL = Mixture((1.0,), (0.0,))
 
 
@@ -201,7 +199,7 @@ def _poisson(family: Density, leaf: Leaf, move: float) -> Pair | str:
     if leaf.group > LARGEST_SAMPLED_GROUP:
         return f"a sample with groups of more than {LARGEST_SAMPLED_GROUP} units has too large a mixture"
     if leaf.mechanism.neighbours[0] is not Adjacency.REPLACE_ONE:
-        return Pair(family, _two(q, move), _NULL) if leaf.group == 1 else _sampled_group(family, _binomial(leaf.group, q), move)
+        return Pair(family, _two(q, move), _NULL) if leaf.group == 1 else _sampled_group(family, binomial_weights(leaf.group, q), move)
     assert isinstance(leaf.mechanism, Mechanism)  # nothing that is only declared is sampled
     c, norm = _contribution(leaf.mechanism, family), family.norm
     if c is None:
@@ -209,7 +207,7 @@ def _poisson(family: Density, leaf: Leaf, move: float) -> Pair | str:
             f"Poisson sampling under replace_one needs sensitivity.{norm}_contribution, a bound on what one unit alone adds to the query: "
             f"{norm} bounds only the difference of two units, and a sample can leave both out"
         )
-    return Pair(family, _two(q, c), _two(q, c).mirrored) if leaf.group == 1 else _replaced_group(family, _binomial(leaf.group, q), c)
+    return Pair(family, _two(q, c), _two(q, c).mirrored) if leaf.group == 1 else _replaced_group(family, binomial_weights(leaf.group, q), c)
 
 
 def _fixed_size(family: Density, q: float, move: float, adjacency: Adjacency) -> Pair:
@@ -278,8 +276,10 @@ def _truncated(family: Density, leaf: Leaf, move: float) -> Pair | str:
     """Row 8: while fewer others are sampled than there is room for, as a Poisson sample; otherwise one displaces another."""
     assert leaf.truncation is not None  # of this scheme
     adjacency, (most, population) = leaf.mechanism.neighbours[0], leaf.truncation
-    if leaf.group > 1 and adjacency is not Adjacency.ADD_REMOVE:
-        return "groups with samples of a largest size have no dominating pair that is proved here, but under add_remove"
+    if leaf.group > 1 and adjacency is Adjacency.ZERO_OUT:
+        return (
+            "groups with samples of a largest size under zero_out have no dominating pair that is proved here: state them under add_remove"
+        )
     plain = _poisson(family, leaf, move)
     if isinstance(plain, str):
         return plain
@@ -289,11 +289,17 @@ def _truncated(family: Density, leaf: Leaf, move: float) -> Pair | str:
         return plain
     # The more often samples are cut, the larger the loss must be: at least as far as the plain pair's components are apart.
     far = max(move, plain.distance if plain.lower != _NULL else 0.0)
-    displaced = _fixed_size(family, leaf.probability, far, adjacency)
-    if leaf.group > 1:
-        displaced = _sampled_group(family, _binomial(leaf.group, leaf.probability), 2.0 * move)
+    displaced = _fixed_size(family, leaf.probability, far, adjacency) if leaf.group == 1 else _displacing_group(family, leaf, move, plain)
     crowded = max(math.nextafter(math.exp(log_crowded), math.inf), SMALLEST_WEIGHT)
     return displaced if crowded >= 1.0 else replace(plain, crowded=Crowded(crowded, displaced))
+
+
+def _displacing_group(family: Density, leaf: Leaf, move: float, plain: Pair) -> Pair:
+    weights = binomial_weights(leaf.group, leaf.probability)
+    if leaf.mechanism.neighbours[0] is Adjacency.ADD_REMOVE:
+        return _sampled_group(family, weights, 2.0 * move)
+    # Each of the group replaces another record, or is one more where there is still room.
+    return _replaced_group(family, weights, max(move, plain.upper.shifts[-1] / leaf.group))
 
 
 def _contribution(mechanism: Mechanism, family: Density) -> float | None:
@@ -312,36 +318,27 @@ def _two(q: float, distance: float) -> Mixture:
 
 def _sampled_group(family: Density, weights: list[float], move: float) -> Pair:
     """sum_j weights[j] f(x - j move) against f(x); every rounding moves mass up, which dominates."""
+    lowest, kept = _moved_up(weights)
+    # The frame's origin is the lowest component, so that its weight can represent 1 minus the others.
+    return Pair(family, Mixture(kept, tuple(j * move for j in range(len(kept)))), Mixture((1.0,), (0.0 - lowest * move,)))
+
+
+def _replaced_group(family: Density, weights: list[float], c: float) -> Pair:
+    """sum_j weights[j] f(x - j c) against sum_j weights[j] f(x + j c); every rounding moves mass outwards, which dominates."""
+    lowest, kept = _moved_up(weights)
+    upper = Mixture(kept, tuple(j * c for j in range(lowest, len(weights))))
+    return Pair(family, upper, upper.mirrored)
+
+
+def _moved_up(weights: list[float]) -> tuple[int, tuple[float, ...]]:
+    """(the lowest component with a weight left, the weights from there on): what lies below it is moved there."""
     weights = [max(weight, SMALLEST_WEIGHT) for weight in weights]
     lowest, moved = 0, weights[0]
     while moved < LEAST_REMAINDER:
         lowest += 1
         moved += weights[lowest]
-    # The frame's origin is the lowest component, so that its weight can represent 1 minus the others.
-    kept = weights[lowest + 1 :]
-    upper = Mixture((max(1.0 - math.fsum(kept), SMALLEST_WEIGHT), *kept), tuple(j * move for j in range(len(kept) + 1)))
-    return Pair(family, upper, Mixture((1.0,), (0.0 - lowest * move,)))
-
-
-def _replaced_group(family: Density, weights: list[float], c: float) -> Pair | str:
-    """sum_j weights[j] f(x - j c) against sum_j weights[j] f(x + j c); every rounding moves mass outwards, which dominates."""
-    if weights[0] < LEAST_REMAINDER:
-        return (
-            f"Poisson sampling under replace_one of a group of which no unit is sampled with a probability below {LEAST_REMAINDER:g} isn't "
-            "supported here: weights would lose their digits. A whole release bounds it"
-        )
-    kept = [max(weight, SMALLEST_WEIGHT) for weight in weights[1:]]
-    upper = Mixture((1.0 - math.fsum(kept), *kept), tuple(j * c for j in range(len(weights))))
-    return Pair(family, upper, upper.mirrored)
-
-
-def _binomial(size: int, q: float) -> list[float]:
-    """Weights of 0, ..., size successes; every one but the first is the float at or just above its exact value."""
-    with localcontext() as context:
-        context.prec = _DIGITS
-        success, failure = Decimal(q), 1 - Decimal(q)
-        exact = [math.comb(size, j) * success**j * failure ** (size - j) for j in range(size + 1)]
-    return [float(weight) if Decimal(float(weight)) >= weight else math.nextafter(float(weight), math.inf) for weight in exact]
+    others = weights[lowest + 1 :]
+    return lowest, (max(1.0 - math.fsum(others), SMALLEST_WEIGHT), *others)
 
 
 def statement(leaf: Leaf) -> tuple[str, str]:
@@ -393,6 +390,8 @@ def _bounded_statement(leaf: Leaf) -> tuple[str, str]:
     own = statement(Leaf(leaf.probability, leaf.mechanism, group=leaf.group))[0]
     if leaf.group > 1:
         cut = "sum of Bin(k, q)(j) f(x - 2 j m) against f(x), both orders"
+        if leaf.mechanism.neighbours[0] is Adjacency.REPLACE_ONE:
+            cut = "the same with the larger of m and c in place of c"
         return f"{own}; where more than the largest batch less k others are sampled, {cut}", "proofs/pairs.md, row 8"
     cut = statement(Leaf(leaf.probability, leaf.mechanism, "fixed_size"))[0].removeprefix("sample of a fixed size: ")
     return f"{own}; where more are sampled than the largest batch, {cut}", "proofs/pairs.md, row 8"

@@ -1,4 +1,4 @@
-r"""Tails of the binomial distribution as upper bounds, far below what a float of 1 minus something could hold."""
+r"""The binomial distribution: weights, and tails as upper bounds, far below what a float of 1 minus something could hold."""
 
 from __future__ import annotations
 
@@ -11,6 +11,15 @@ _DIGITS = 60
 _TERMS = 2**16
 _SLACK = 1e-9
 """More than the rounding of the ratios' products, of their sum and of its logarithm: at most 2^16 of a few 1e-16 each."""
+
+
+def binomial_weights(size: int, probability: float) -> list[float]:
+    """Of 0, ..., size successes; every one is the float at or just above its exact value."""
+    with localcontext() as context:
+        context.prec = _DIGITS
+        success, failure = Decimal(probability), 1 - Decimal(probability)
+        exact = [math.comb(size, j) * success**j * failure ** (size - j) for j in range(size + 1)]
+    return [float(weight) if Decimal(float(weight)) >= weight else math.nextafter(float(weight), math.inf) for weight in exact]
 
 
 def log_binomial_tail(number: int, probability: float, least: int) -> float:

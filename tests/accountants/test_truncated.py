@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import mpmath
@@ -220,11 +221,48 @@ def test_a_group_of_a_cut_sample_is_nearly_that_of_a_poisson_sample_where_cuts_a
     assert often.epsilon(1e-6).lower > one.epsilon(1e-6).upper
 
 
-@pytest.mark.parametrize("adjacency", ["replace_one", "zero_out"])
-def test_groups_are_refused_with_the_reason_under_other_adjacencies(adjacency):
-    noise = replace_one_gaussian(1.0) if adjacency == "replace_one" else gaussian(1.0, adjacency=adjacency)
-    with pytest.raises(UnsupportedEvent, match="largest size"):
-        profile(Grouped(size=2, unit="person", event=cut(0.01, 100, 10_000, noise)))
+def cut_law(unit, others, q, most):
+    """Probabilities of the sums of a Poisson sample, cut to ``most``: numbers, of the unit and of the others."""
+    records, law = [*unit, *others], {}
+    for drawn in itertools.product((False, True), repeat=len(records)):
+        sample = [value for value, joins in zip(records, drawn, strict=True) if joins]
+        weight = q ** len(sample) * (1 - q) ** (len(records) - len(sample))
+        parts = list(itertools.combinations(sample, min(most, len(sample))))
+        for part in parts:
+            law[sum(part)] = law.get(sum(part), 0.0) + weight / len(parts)
+    return law
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 5])
+@pytest.mark.parametrize("others", [(0.0, 0.0, 0.0), (-1.0, -1.0, -1.0), (-1.0, 1.0, 1.0)], ids=str)
+def test_a_replaced_group_is_bounded_and_attacks_less_than_the_bound(others, most):
+    q, std, x = 0.4, 1.5, np.linspace(-25.0, 25.0, 20_001)
+    step = (x[1] - x[0]) / (std * math.sqrt(2.0 * math.pi))
+    event = Grouped(size=2, unit="user", event=cut(q, most, 5, replace_one_gaussian(std)))
+    plain = profile(Grouped(size=2, unit="user", event=PoissonSampled(probability=q, event=replace_one_gaussian(std))))
+    for unit, other in (((1.0, 1.0), (-1.0, -1.0)), ((1.0, -1.0), (0.0, 1.0))):
+        first, second = (
+            sum(p * np.exp(-0.5 * ((x - v) / std) ** 2) for v, p in cut_law(one, others, q, most).items()) for one in (unit, other)
+        )
+        for epsilon in (0.0, 0.4, 1.5):
+            bound = profile(event).delta(epsilon)
+            for a, b in ((first, second), (second, first)):
+                assert step * float(np.maximum(a - math.exp(epsilon) * b, 0.0).sum()) <= bound.upper * (1.0 + 1e-6)
+            assert bound.lower >= plain.delta(epsilon).lower * (1.0 - 1e-9)
+            if most == 5:  # room for all
+                assert bound.upper == plain.delta(epsilon).upper
+
+
+def test_routes_agree_about_a_replaced_group_whose_samples_are_cut():
+    event = Grouped(size=3, unit="user", event=cut(0.01, 100, 10_000, replace_one_gaussian(2.0), 50))
+    contour, fft = (profile(event, name).epsilon(1e-6) for name in ("contour", "fft"))
+    assert fft.lower <= contour.upper
+    assert contour.lower <= fft.upper <= contour.lower * (1.0 + 1e-4)
+
+
+def test_groups_are_refused_under_zero_out_with_the_reason():
+    with pytest.raises(UnsupportedEvent, match="largest size under zero_out"):
+        profile(Grouped(size=2, unit="person", event=cut(0.01, 100, 10_000, gaussian(1.0, adjacency="zero_out"))))
 
 
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT])
