@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import final
 
+from zetadp.accountants.allocation.groups import lower_parts
+from zetadp.accountants.allocation.profile import AllocatedGroupsProfile
 from zetadp.accountants.dominating import unsupported_reason
 from zetadp.accountants.events import Event, leaves, non_private_reason
 from zetadp.accountants.failing import FailingProfile, split
@@ -45,10 +47,19 @@ class Accountant(ABC):
             return self.of_selection(parts, chosen)
         shuffled, others = _split(parts)
         if not shuffled:
-            return self._profile(parts)
+            return self._bracketed(parts)
         # What they lose by themselves is lost in the composition, too; a route that is for several releases may not take the others alone.
         alike = self.of_parts(others) if others and self.unsupported_parts(others) is None else None
-        return ShuffledProfile(self._profile(unshuffled(parts)), shuffled, alike)
+        return ShuffledProfile(self._bracketed(unshuffled(parts)), shuffled, alike)
+
+    def _bracketed(self, parts: Mapping[Leaf, int]) -> PrivacyProfile:
+        """The profile, with lower ends of their own where the pairs of some leaves are only bounds."""
+        less = lower_parts(parts)
+        if not less:
+            return self._profile(parts)
+        return AllocatedGroupsProfile(
+            self._profile(parts), lambda: [self._profile(one) for one in less if self.unsupported_parts(one) is None]
+        )
 
     def of_selection(self, parts: Mapping[Leaf, int], chosen: Selection) -> PrivacyProfile:
         """The profile of leaves that are one selection and nothing else, by this accountant's profile of its base."""

@@ -26,8 +26,9 @@ from dataclasses import replace
 from functools import lru_cache
 
 from zetadp.accountants.allocation.density import Allocated
+from zetadp.accountants.allocation.groups import LARGEST_ALLOCATED_GROUP, squared_moves
 from zetadp.accountants.densities import DENSITIES, Density, LocationDensity, density_of
-from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.densities.mixtures import SMALLEST_WEIGHT, Mixture, moved_up
 from zetadp.accountants.displaced import Displaced
 from zetadp.accountants.leaf import Leaf, Selection, unshuffled
 from zetadp.accountants.pairs import Crowded, Pair
@@ -51,14 +52,8 @@ LARGEST_INTEGER_GROUP = 20
 LARGEST_INTEGER_TABLE = 2**18
 """Whole numbers in a table beyond those that the noise itself reaches."""
 
-SMALLEST_WEIGHT = 1e-300
-"""Smaller weights of far components are rounded up to it, so that they keep their digits."""
-
 _LARGE = 700.0
 """Epsilons from which on e^epsilon is not computed."""
-
-LEAST_REMAINDER = 1e-10
-"""Components with a total weight below this at a mixture's lower end are moved up: 1 minus all others would have lost its digits."""
 
 _NULL = Mixture((1.0,), (0.0,))
 
@@ -246,11 +241,28 @@ def _displaced(family: LocationDensity, pair: Pair) -> Pair:
 
 
 def _allocated(family: Density, leaf: Leaf, move: float) -> Pair | str:
-    if leaf.group > 1:
-        return "groups with random allocation have no dominating pair that is proved here: a whole release of each epoch bounds them"
     if leaf.mechanism.neighbours[0] is Adjacency.REPLACE_ONE:
         return "random allocation under replace_one has no dominating pair that is proved here: a whole release of each epoch bounds it"
-    return Pair(Allocated(family, leaf.steps), Mixture((1.0,), (move,)), _NULL)
+    if leaf.group > LARGEST_ALLOCATED_GROUP:
+        return (
+            f"groups of more than {LARGEST_ALLOCATED_GROUP} with random allocation aren't supported here: a whole release bounds each epoch"
+        )
+    if leaf.group == 1:
+        return Pair(Allocated(family, leaf.steps), _at(move), _NULL)
+    # A mean over blocks of as many steps as the group has records: proofs/allocation.md, Groups.
+    far, squares = leaf.group * move, squared_moves(leaf.group, leaf.steps)
+    lowest, kept = moved_up(list(squares.values()))
+    shares = tuple(math.sqrt(square) / leaf.group for square in list(squares)[lowest:])
+    if family.norm == "l1":
+        kept, shares = (1.0,), (1.0,)
+    if (blocks := leaf.steps // leaf.group) > 1:
+        return Pair(Allocated(family, blocks, Mixture(kept, shares)), _at(far), _NULL)
+    # The frame's origin is the lowest component, as that of a sampled group.
+    return Pair(family, Mixture(kept, tuple(far * (share - shares[0]) for share in shares)), _at(-far * shares[0]))
+
+
+def _at(shift: float) -> Mixture:
+    return Mixture((1.0,), (shift,))
 
 
 def _shuffled(leaf: Leaf) -> Pair | str:
@@ -318,27 +330,16 @@ def _two(q: float, distance: float) -> Mixture:
 
 def _sampled_group(family: Density, weights: list[float], move: float) -> Pair:
     """sum_j weights[j] f(x - j move) against f(x); every rounding moves mass up, which dominates."""
-    lowest, kept = _moved_up(weights)
+    lowest, kept = moved_up(weights)
     # The frame's origin is the lowest component, so that its weight can represent 1 minus the others.
     return Pair(family, Mixture(kept, tuple(j * move for j in range(len(kept)))), Mixture((1.0,), (0.0 - lowest * move,)))
 
 
 def _replaced_group(family: Density, weights: list[float], c: float) -> Pair:
     """sum_j weights[j] f(x - j c) against sum_j weights[j] f(x + j c); every rounding moves mass outwards, which dominates."""
-    lowest, kept = _moved_up(weights)
+    lowest, kept = moved_up(weights)
     upper = Mixture(kept, tuple(j * c for j in range(lowest, len(weights))))
     return Pair(family, upper, upper.mirrored)
-
-
-def _moved_up(weights: list[float]) -> tuple[int, tuple[float, ...]]:
-    """(the lowest component with a weight left, the weights from there on): what lies below it is moved there."""
-    weights = [max(weight, SMALLEST_WEIGHT) for weight in weights]
-    lowest, moved = 0, weights[0]
-    while moved < LEAST_REMAINDER:
-        lowest += 1
-        moved += weights[lowest]
-    others = weights[lowest + 1 :]
-    return lowest, (max(1.0 - math.fsum(others), SMALLEST_WEIGHT), *others)
 
 
 def statement(leaf: Leaf) -> tuple[str, str]:
@@ -386,6 +387,8 @@ def _bounded_statement(leaf: Leaf) -> tuple[str, str]:
         return f"each record in one of {leaf.steps} batches of a shuffled epoch: as one whole release, not amplified", "proofs/shuffled.md"
     if leaf.scheme == "random_allocation":
         text = f"each record in one of {leaf.steps} releases: the mean over i of f(x - m e_i) against f(x), and f(x) against it"
+        if leaf.group > 1:
+            text = f"each of {leaf.group} records in one of {leaf.steps} releases: bounded by the mean over blocks of so many of them"
         return text, "proofs/allocation.md"
     own = statement(Leaf(leaf.probability, leaf.mechanism, group=leaf.group))[0]
     if leaf.group > 1:

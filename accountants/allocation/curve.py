@@ -34,6 +34,9 @@ _NATS = 9.0
 STRETCH = 2e-11
 """Relative distance up to which a curve serves pairs of nearly the same distance."""
 
+WHOLE = Mixture((1.0,), (1.0,))
+"""The shares of a release of one record."""
+
 _BITS = 36
 _MOST_WINDOWS = 40
 _COARSER = 2.0
@@ -169,15 +172,17 @@ class AllocationCurve:
       base: the family of one release's pair.
       distance: of that pair.
       steps: t, of which each record takes part in one.
+      shares: the base's copies, as shares of the distance, of which the largest is 1.
     """
 
-    def __init__(self, base: Density, distance: float, steps: int) -> None:
+    def __init__(self, base: Density, distance: float, steps: int, shares: Mixture = WHOLE) -> None:
         log_square = base.loss(distance * (1.0 + STRETCH)).renyi(2.0) * (1.0 + 1e-9)
         if not log_square <= LARGEST_SQUARE:
             raise UnsupportedEvent(
                 "random allocation", f"its noise is too small: log E[(dP/dQ)^2] is {log_square:.3g}, above {LARGEST_SQUARE:g}"
             )
-        pair = Pair(Summand(base, log_square), Mixture((1.0,), (distance,)), Mixture((1.0,), (0.0,)))
+        copies = Mixture(shares.weights, tuple(share * distance for share in shares.shifts))
+        pair = Pair(Summand(base, log_square), copies, Mixture((1.0,), (0.0,)))
         self._steps, self._beyond = steps, beyond(log_square)
         self._forward, self._backward = OneOrder(pair, steps), OneOrder(reverse(pair), steps)
         # Backwards a curve's bound is divided by what it is asked at; from some epsilon on, a smaller one's is better.
@@ -216,10 +221,10 @@ class AllocationCurve:
         return np.minimum(found.upper / (ETA * t) * np.exp(np.minimum(epsilons, 600.0)) * (1.0 + LINEAR), 1.0)
 
 
-def curve_of(base: Density, distance: float, steps: int) -> AllocationCurve:
+def curve_of(base: Density, distance: float, steps: int, shares: Mixture = WHOLE) -> AllocationCurve:
     """The curve for this distance, or for one so near that it serves as well: pairs come a little wider and narrower than they are."""
     mantissa, exponent = math.frexp(distance)
-    return _curve(base, math.ldexp(round(math.ldexp(mantissa, _BITS)), exponent - _BITS), steps)
+    return _curve(base, math.ldexp(round(math.ldexp(mantissa, _BITS)), exponent - _BITS), steps, shares)
 
 
 _curve = lru_cache(maxsize=8)(AllocationCurve)

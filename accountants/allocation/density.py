@@ -1,4 +1,4 @@
-r"""The family of a random allocation's pairs: the base's whole pair on one of t coordinates, chosen uniformly, against nothing."""
+r"""The family of a random allocation's pairs: the base's pair on one of t coordinates, chosen uniformly, against nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import final
 
 import numpy as np
 
-from zetadp.accountants.allocation.curve import curve_of
+from zetadp.accountants.allocation.curve import WHOLE, curve_of
 from zetadp.accountants.allocation.derived import Derived, is_reversed
 from zetadp.accountants.densities import Calls, Density, Floats, LossLaw
 from zetadp.accountants.densities.mixtures import Mixture
@@ -24,11 +24,13 @@ class Allocated(Derived):
     Attributes:
       base: the family of one release.
       steps: t.
+      shares: the base's copies, whole ones or, for a group, a mixture; as shares of a pair's distance, of which the largest is 1.
     """
 
     width = 1e-5
     base: Density
     steps: int
+    shares: Mixture = WHOLE
 
     @property
     def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -42,7 +44,7 @@ class Allocated(Derived):
         return self.base.largest_loss(upper, lower)
 
     def calls(self, upper: Mixture, lower: Mixture, epsilons: Floats) -> Calls:
-        curve = curve_of(self.base, upper.shifts[-1] - lower.shifts[0], self.steps)
+        curve = curve_of(self.base, upper.shifts[-1] - lower.shifts[0], self.steps, self.shares)
         return curve.backward(epsilons) if is_reversed(upper) else curve.forward(epsilons)
 
     def losses(self, upper: Mixture, lower: Mixture) -> LossLaw:

@@ -9,6 +9,12 @@ from typing import final
 
 from zetadp.mechanisms.errors import InvalidParameter
 
+SMALLEST_WEIGHT = 1e-300
+"""Smaller weights of far components are rounded up to it, so that they keep their digits."""
+
+LEAST_REMAINDER = 1e-10
+"""Components with a total weight below this at a mixture's lower end are moved up: 1 minus all others would have lost its digits."""
+
 
 @final
 @dataclass(frozen=True)
@@ -41,3 +47,14 @@ class Mixture:
 def _mirrored(mixture: Mixture) -> Mixture:
     # Subtracted from 0: negation would turn a shift of 0 into -0.
     return Mixture(mixture.weights[::-1], tuple(0.0 - shift for shift in mixture.shifts[::-1]))
+
+
+def moved_up(weights: list[float]) -> tuple[int, tuple[float, ...]]:
+    """(the lowest component with a weight left, the weights from there on): what lies below it is moved there."""
+    weights = [max(weight, SMALLEST_WEIGHT) for weight in weights]
+    lowest, moved = 0, weights[0]
+    while moved < LEAST_REMAINDER:
+        lowest += 1
+        moved += weights[lowest]
+    others = weights[lowest + 1 :]
+    return lowest, (max(1.0 - math.fsum(others), SMALLEST_WEIGHT), *others)

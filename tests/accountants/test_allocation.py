@@ -14,8 +14,9 @@ from tests.accountants.events import gaussian, laplace, replace_one_gaussian
 from tests.accountants.test_dominating import both_orders, noise_density
 from tests.mechanisms.local import local_gaussian
 from tests.selection import thinned
-from zetadp.accountants import Composed, Event, Grouped, PoissonSampled, RandomlyAllocated, Release, Repeated, profile
+from zetadp.accountants import Composed, Event, Grouped, PoissonSampled, RandomlyAllocated, Release, Repeated, Shuffled, profile
 from zetadp.accountants.allocation.curve import AllocationCurve, curve_of
+from zetadp.accountants.allocation.groups import squared_moves
 from zetadp.accountants.allocation.summand import ETA, Summand
 from zetadp.accountants.densities import GAUSSIAN, LAPLACE
 from zetadp.accountants.densities.mixtures import Mixture
@@ -172,6 +173,72 @@ def test_the_pair_is_attained_and_no_data_set_does_worse(family, level):
             assert both_orders(*laws, level, axes) <= allowed + 2e-3
 
 
+# -- groups --------------------------------------------------------------------------------------------------------------------------
+
+
+def grouped(size, steps, event, count=1):
+    return Grouped(size=size, unit="user", event=allocated(steps, event, count))
+
+
+@pytest.mark.parametrize(("size", "steps"), [(2, 2), (3, 4), (4, 3), (5, 2)])
+def test_weights_of_a_groups_moves_are_those_of_all_its_allocations(size, steps):
+    places = itertools.product(range(steps), repeat=size)
+    squares = [int(np.square(np.bincount(one, minlength=steps)).sum()) for one in places]
+    found = squared_moves(size, steps)
+    for square in range(size * size + 1):
+        # Of large ones some count as the next larger one.
+        beyond = sum(weight for one, weight in found.items() if one >= square)
+        assert beyond >= sum(one >= square for one in squares) / len(squares) * (1.0 - 1e-15)
+    assert sum(found.values()) == pytest.approx(1.0, rel=1e-14)
+    assert found[size * size] == pytest.approx(steps ** (1.0 - size), rel=1e-15)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "laplace"])
+@pytest.mark.parametrize("level", [1.0, 1.5, 4.0])
+def test_no_group_of_a_small_data_set_exceeds_the_bound_and_a_sum_reaches_the_lower_end(family, level):
+    density, event = (GAUSSIAN, gaussian(1.0)) if family == "gaussian" else (LAPLACE, laplace(1.0))
+    found, axes = profile(grouped(2, 2, event)).delta(math.log(level)), [AXIS] * 2
+    attained = both_orders(allocation_law(density, [1.0, 1.0], 2), allocation_law(density, [], 2), level, axes)
+    assert found.lower <= attained + 2e-3
+    for others in ([], [-1.0], [0.5, -1.0]):
+        for own in ([1.0, 1.0], [1.0, -1.0], [0.4, -1.0], [1.0]):
+            laws = allocation_law(density, [*others, *own], 2), allocation_law(density, others, 2)
+            assert both_orders(*laws, level, axes) <= found.upper + 2e-3
+
+
+@pytest.mark.parametrize(("size", "steps", "std"), [(2, 5, 1.5), (3, 13, 3.0)])
+def test_simulated_groups_are_in_the_bracket(size, steps, std):
+    rng, m = np.random.default_rng(8), 1.0 / std
+    noise = rng.standard_normal((100_000, steps))
+    ratios = np.zeros(len(noise))
+    for chosen in itertools.product(range(steps), repeat=size):
+        moves = m * np.bincount(chosen, minlength=steps)
+        ratios += np.exp(noise @ moves - 0.5 * float(moves @ moves)) / steps**size
+    whole = profile(grouped(size, 1, gaussian(std)))
+    for epsilon in (0.0, 0.3, 0.8):
+        found, level = profile(grouped(size, steps, gaussian(std))).delta(epsilon), math.exp(epsilon)
+        samples = np.maximum(ratios - level, 0.0), np.maximum(1.0 - level * ratios, 0.0)
+        truth = max(sample.mean() for sample in samples)
+        error = 5.0 * max(sample.std() for sample in samples) / math.sqrt(len(noise))
+        assert found.lower - error <= truth <= found.upper + error
+        assert error < 0.1 * found.upper < 0.1 * whole.delta(epsilon).lower
+
+
+def test_a_groups_bracket_holds_one_record_and_is_far_below_a_whole_release():
+    one, found = (profile(event).epsilon(1e-5) for event in (allocated(100, gaussian(2.0), 10), grouped(3, 100, gaussian(2.0), 10)))
+    total = profile(Repeated(count=10, event=gaussian(2.0 * math.sqrt(100.0) / 3.0))).epsilon(1e-5)
+    assert one.upper < total.lower * (1.0 - 1e-9) < found.lower * (1.0 + 1e-9) <= found.upper < 1.5 * found.lower
+    assert found.upper < 0.1 * profile(grouped(3, 1, gaussian(2.0), 10)).epsilon(1e-5).lower
+
+
+def test_groups_compose_with_other_releases_and_with_shuffled_batches():
+    parts = allocated(10, gaussian(2.0, adjacency="zero_out")), Shuffled(steps=10, event=gaussian(4.0, adjacency="zero_out"))
+    found = profile(Grouped(size=2, unit="user", event=Composed(events=parts))).epsilon(1e-5)
+    alone = profile(Grouped(size=2, unit="user", event=parts[0])).epsilon(1e-5)
+    assert alone.upper < found.upper
+    assert 0.0 < found.lower < found.upper
+
+
 # -- epochs --------------------------------------------------------------------------------------------------------------------------
 
 
@@ -228,7 +295,7 @@ def test_one_step_and_local_releases_are_whole():
     ("event", "text"),
     [
         (allocated(10, replace_one_gaussian(1.0)), "replace_one"),
-        (Grouped(size=2, unit="person", event=allocated(10, gaussian(1.0))), "groups with random allocation"),
+        (Grouped(size=21, unit="person", event=allocated(10, gaussian(1.0))), "groups of more than 20 with random allocation"),
     ],
     ids=["replaced", "group"],
 )

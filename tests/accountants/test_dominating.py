@@ -341,7 +341,7 @@ def test_complex_noise_uses_its_own_length_and_drops_the_parts_bounds_for_contri
         (leaf(GAUSSIAN, 0.1, adjacency="replace_one"), "needs sensitivity.l2_contribution, a bound on what one unit alone adds"),
         (leaf(LAPLACE, 0.1, adjacency="replace_one"), "needs sensitivity.l1_contribution"),
         (leaf(GAUSSIAN, 0.1, group=2, adjacency="replace_one"), "needs sensitivity.l2_contribution"),
-        (leaf(GAUSSIAN, 0.1, "random_allocation", group=2), "groups with random allocation"),
+        (leaf(GAUSSIAN, 0.1, "random_allocation", group=21), "groups of more than 20 with random allocation"),
         (leaf(GAUSSIAN, 0.1, group=LARGEST_SAMPLED_GROUP + 1), "more than 1000 units"),
         (Leaf(0.1, _Spherical()), "spherical noise is neither Gaussian nor Laplace"),
     ],

@@ -145,7 +145,7 @@ def test_what_random_allocation_asks_for_is_epochs_and_steps_of_one(opened: Any)
     ("query", "place", "words"),
     [
         ("sensitivity.adjacency=replace_one&probability=0.1&group=3", "field-sensitivity-l2-contribution", "what one unit alone adds"),
-        ("sampling=allocated&epoch=2&group=3", "group", "Groups with random allocation"),
+        ("sampling=allocated&epoch=2&group=21", "group", "Groups of more than 20 with random allocation"),
         ("runs=truncated_negative_binomial&mean=3&shape=-1", "shape", "more than -1"),
     ],
 )

@@ -1,0 +1,73 @@
+r"""Groups in a random allocation: how far a unit of k records, each in one of t steps, moves all outputs. proofs/allocation.md, Groups."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from fractions import Fraction
+
+from zetadp.accountants.leaf import Leaf
+from zetadp.mechanisms import GdpGuarantee
+from zetadp.mechanisms.loss import GaussianLoss
+from zetadp.mechanisms.numerics.rounding import rounded_up
+
+LARGEST_ALLOCATED_GROUP = 20
+"""Records of a unit: 20 of them share steps in 627 ways."""
+
+_SHORTER = 1.0 - 1e-13
+"""More than the roundings of a distance and of what it is multiplied by."""
+
+
+def squared_moves(size: int, steps: int) -> dict[int, float]:
+    """Weights of the squared distances that the unit moves all outputs together, in squares of one record's; rounded up, in order.
+
+    If s_i of the records are in step i, this is sum s_i^2. Of large ones only some are kept: others count as the next larger one.
+    """
+    kept = sorted({min(size + (2 << j) - 2, size * size) for j in range(2 * size.bit_length() + 1)})
+    exact: dict[int, Fraction] = {}
+    for shares in _partitions(size, size):
+        ways = Fraction(math.factorial(size) * math.perm(steps, len(shares)), steps**size)
+        ways /= math.prod(map(math.factorial, shares)) * math.prod(map(math.factorial, Counter(shares).values()))
+        square = next(level for level in kept if level >= sum(share * share for share in shares))
+        exact[square] = exact.get(square, Fraction(0)) + ways
+    return {square: rounded_up(weight) for square, weight in sorted(exact.items()) if weight}
+
+
+def _partitions(size: int, largest: int) -> Iterator[tuple[int, ...]]:
+    """Of the records to steps, the largest share first."""
+    if size == 0:
+        yield ()
+    for share in range(min(size, largest), 0, -1):
+        yield from ((share, *rest) for rest in _partitions(size - share, share))
+
+
+def lower_parts(parts: Mapping[Leaf, int]) -> tuple[Mapping[Leaf, int], ...]:
+    """Compositions that lose no more than these leaves, of which each is the same but for groups in random allocations; none without such.
+
+    One record of the group alone, and, for Gaussian noise, the sum of an epoch's outputs.
+    """
+    if not any(_is_grouped(leaf) for leaf in parts):
+        return ()
+    return tuple(_replaced(parts, of_sum=of_sum) for of_sum in (False, True))
+
+
+def _replaced(parts: Mapping[Leaf, int], *, of_sum: bool) -> Mapping[Leaf, int]:
+    found: Counter[Leaf] = Counter()
+    for leaf, count in parts.items():
+        found[_less(leaf, of_sum=of_sum) if _is_grouped(leaf) else leaf] += count
+    return found
+
+
+def _is_grouped(leaf: Leaf) -> bool:
+    return leaf.scheme == "random_allocation" and leaf.group > 1
+
+
+def _less(leaf: Leaf, *, of_sum: bool) -> Leaf:
+    loss = leaf.mechanism.privacy_loss()
+    if not (of_sum and isinstance(loss, GaussianLoss)):
+        return replace(leaf, group=1)
+    adjacency, unit = leaf.mechanism.neighbours
+    mu = leaf.group * loss.mu / math.sqrt(leaf.steps) * _SHORTER
+    return Leaf(1.0, GdpGuarantee(mu=mu, adjacency=adjacency, unit=unit))
