@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zetadp.mechanisms.base import Adjacency
 from zetadp.trainer.data import Cifar10, Digits
-from zetadp.trainer.recipes.recipe import DeclaredData, PrintedResult, Recipe
+from zetadp.trainer.recipes.recipe import DeclaredData, PrintedResult, Recipe, printed_accuracy
 from zetadp.trainer.specs.algorithms.comparison import ComparedTraining, Comparison
 from zetadp.trainer.specs.algorithms.obfuscation import Obfuscation
 from zetadp.trainer.specs.descent import Adam, Cosine
@@ -70,7 +70,7 @@ def _on_cifar(network: Architecture, method: Method, learning_rate: float) -> Ob
 
 def _printed(of: str, error: float, reconstruction: float, where: str) -> PrintedResult:
     words = f"{of}; classification error {error:.4f}, reconstruction error {reconstruction:.4f}"
-    return PrintedResult(of=words, figures={"accuracy": round(1.0 - error, 4)}, where=where)
+    return printed_accuracy(words, round(1.0 - error, 4), where)
 
 
 OBFUSCATION_DIGITS = Recipe(

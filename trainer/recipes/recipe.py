@@ -55,6 +55,11 @@ class PrintedResult(Value):
         return re.search(r"(^|, )DP-SGD\b", self.of) is not None
 
 
+def printed_accuracy(of: str, accuracy: float, where: str, epsilon: float | None = None) -> PrintedResult:
+    """An accuracy in [0, 1] that a paper prints; the other arguments as in ``PrintedResult``."""
+    return PrintedResult(of=of, figures={"accuracy": accuracy}, where=where, epsilon=epsilon)
+
+
 @final
 class MeasuredResult(Value):
     r"""What this recipe reached here, calibrated to an epsilon, on the held-out records of its own public data (``benchmarks.recipes``).

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from zetadp.mechanisms.base import Adjacency
 from zetadp.trainer.data import Cifar10, DataSpec, Mnist
-from zetadp.trainer.recipes.recipe import DeclaredData, PrintedEpsilon, PrintedResult, Recipe
+from zetadp.trainer.recipes.recipe import DeclaredData, PrintedEpsilon, PrintedResult, Recipe, printed_accuracy
 from zetadp.trainer.specs.algorithms.spectral_dp import SameForAll, SpectralDp
 from zetadp.trainer.specs.base import PrivacyTarget
 from zetadp.trainer.specs.descent import Sgd
@@ -89,20 +89,16 @@ def _recipe(
     )
 
 
-def _printed(of: str, accuracy: float, where: str, epsilon: float | None = None) -> PrintedResult:
-    return PrintedResult(of=of, figures={"accuracy": accuracy}, where=where, epsilon=epsilon)
-
-
 def _table(where: str, non_private: float, dp_sgd: float, spectral: float) -> tuple[PrintedResult, ...]:
     rows = {"without privacy": non_private, "DP-SGD": dp_sgd, "Spectral-DP": spectral}
-    return tuple(_printed(of, accuracy, where) for of, accuracy in rows.items())
+    return tuple(printed_accuracy(of, accuracy, where) for of, accuracy in rows.items())
 
 
 def _over_ratios(table: str, epsilon: float, accuracies: tuple[float, ...]) -> tuple[PrintedResult, ...]:
     """A row over ``RATIOS``."""
     where = f"{table}, epsilon {epsilon:g}"
     pairs = zip(RATIOS, accuracies, strict=True)
-    return tuple(_printed(f"Spectral-DP, ratio {ratio:g}", accuracy, where, epsilon) for ratio, accuracy in pairs)
+    return tuple(printed_accuracy(f"Spectral-DP, ratio {ratio:g}", accuracy, where, epsilon) for ratio, accuracy in pairs)
 
 
 def _mnist(layout: str) -> _Experiment:
@@ -145,7 +141,7 @@ SPECTRAL_MODEL_1 = _recipe(
     f"{_MODEL_1}; blocks of 8",
     (
         *_table("Table 3", 0.9787, 0.9477, 0.9696),
-        _printed("Spectral-DP, its best", 0.971, "Table 1"),
+        printed_accuracy("Spectral-DP, its best", 0.971, "Table 1"),
         *_over_ratios("Table 4", 2.0, (0.9583, 0.9658, 0.9659, 0.9696, 0.9689)),
         *_over_ratios("Table 4", 1.0, (0.9507, 0.9577, 0.9557, 0.9619, 0.9629)),
         *_over_ratios("Table 4", 0.5, (0.9308, 0.9369, 0.9364, 0.9498, 0.9471)),
@@ -197,5 +193,5 @@ SPECTRAL_MODEL_3 = _recipe(
     papers_spectral.model_3(8),
     _Descent(filter_ratio=0.5, clipping_bound=0.1, learning_rate=1.0, expected_batch_size=1000, steps=200),
     "six 3 x 3 convolutions, layers of 120 and 10 in blocks of 8 and 10; clipping norm 0.1, learning rate 0.001",
-    (*_table("Table 1", 0.8122, 0.5758, 0.6951), _printed("DP-SGD, as the baseline of scattering features", 0.5758, "Table 9")),
+    (*_table("Table 1", 0.8122, 0.5758, 0.6951), printed_accuracy("DP-SGD, as the baseline of scattering features", 0.5758, "Table 9")),
 )

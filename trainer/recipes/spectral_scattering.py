@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from zetadp.mechanisms.base import Adjacency
-from zetadp.trainer.recipes.recipe import PrintedEpsilon, PrintedResult, Recipe
+from zetadp.trainer.recipes.recipe import PrintedEpsilon, PrintedResult, Recipe, printed_accuracy
 from zetadp.trainer.recipes.spectral import SOUND, SPECTRAL_LENET_5
 from zetadp.trainer.specs.algorithms.spectral_dp import LayerByLayer, LayerSetting, SpectralDp
 from zetadp.trainer.specs.base import PrivacyTarget
@@ -81,17 +81,13 @@ def _recipe(
     )
 
 
-def _printed(of: str, accuracy: float, where: str, epsilon: float | None = None) -> PrintedResult:
-    return PrintedResult(of=of, figures={"accuracy": accuracy}, where=where, epsilon=epsilon)
-
-
 _SCATTERING = "section 4.4, Tables 1 and 9"
 _TABLE_1 = PrintedEpsilon(epsilon=2.0, delta=1e-5, method="Renyi DP, as a target", where="Table 1")
 _TABLE_9 = PrintedEpsilon(epsilon=3.0, delta=1e-5, method="Renyi DP, as a target", where="Table 9")
 _SCATTER_LINEAR = (
-    _printed("ScatterLinear without privacy", 0.9910, "Table 9"),
-    _printed("ScatterLinear, DP-SGD, epsilon 3", 0.9766, "Table 9", 3.0),
-    _printed("ScatterLinear, Spectral-DP, epsilon 3", 0.9863, "Table 9", 3.0),
+    printed_accuracy("ScatterLinear without privacy", 0.9910, "Table 9"),
+    printed_accuracy("ScatterLinear, DP-SGD, epsilon 3", 0.9766, "Table 9", 3.0),
+    printed_accuracy("ScatterLinear, Spectral-DP, epsilon 3", 0.9863, "Table 9", 3.0),
 )
 
 SPECTRAL_SCATTER_CIRCULANT = _recipe(
@@ -103,7 +99,7 @@ SPECTRAL_SCATTER_CIRCULANT = _recipe(
     papers_spectral.scatter_circulant(),
     _Descent(bounds=(0.15, 0.05), learning_rate=10.0, steps=150),
     _TABLE_1,
-    (_printed("Model-1, blocks of 8, Spectral-DP, its best", 0.971, "Table 1"), *_SCATTER_LINEAR),
+    (printed_accuracy("Model-1, blocks of 8, Spectral-DP, its best", 0.971, "Table 1"), *_SCATTER_LINEAR),
     ("a network of ours: the paper's Model-1 has four circulant layers on grey values, its ScatterLinear one layer", _UNFILTERED),
 )
 
@@ -112,7 +108,7 @@ SPECTRAL_SCATTER_LENET_5 = _recipe(
     papers_spectral.scatter_lenet_5(),
     _Descent(bounds=(0.15, 0.1, 0.05), learning_rate=8.0, steps=300),
     _TABLE_1,
-    (_printed("LeNet-5, Spectral-DP", 0.9803, "Table 1"), *_SCATTER_LINEAR),
+    (printed_accuracy("LeNet-5, Spectral-DP", 0.9803, "Table 1"), *_SCATTER_LINEAR),
     ("a network of ours: scattering replaces LeNet-5's convolutions, and its connected layers are dense", _NO_SPECTRUM),
 )
 

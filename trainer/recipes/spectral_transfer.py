@@ -9,7 +9,7 @@ from __future__ import annotations
 from zetadp.mechanisms.base import Adjacency
 from zetadp.trainer import AnyTrainingSpec
 from zetadp.trainer.data import Cifar10, Cifar100
-from zetadp.trainer.recipes.recipe import DeclaredData, PrintedEpsilon, PrintedResult, Recipe
+from zetadp.trainer.recipes.recipe import DeclaredData, PrintedEpsilon, PrintedResult, Recipe, printed_accuracy
 from zetadp.trainer.recipes.spectral import SOUND, SPECTRAL_MODEL_2
 from zetadp.trainer.specs.algorithms.spectral_dp import SameForAll, SpectralDp
 from zetadp.trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
@@ -36,10 +36,6 @@ _CIFAR10 = (
     "4000 training images of the 50000, and 1000 of the 10000 test images, in the folder of the other recipes: noise weighs about twelve "
     "times as much"
 )
-
-
-def _printed(of: str, accuracy: float, where: str, epsilon: float | None = None) -> PrintedResult:
-    return PrintedResult(of=of, figures={"accuracy": accuracy}, where=where, epsilon=epsilon)
 
 
 def _head(classes: int, block: int) -> tuple[LayerSpec, ...]:
@@ -93,8 +89,11 @@ def _recipe(
 def _table_5(number: int, trained: str, blocks: int, epsilon: float, figures: tuple[float, float, float]) -> Recipe:
     of = ("without privacy", "DP-SGD", "Spectral-DP")
     table_15 = (
-        *(_printed(f"Spectral-DP, ratio {ratio:g}, epsilon 0.5, 10 epochs", figure, "Table 15", 0.5) for ratio, figure in _RATIOS),
-        *(_printed(f"Spectral-DP, ratio 0.2, epsilon {target:g}, 10 epochs", figure, "Table 15", target) for target, figure in _BUDGETS),
+        *(printed_accuracy(f"Spectral-DP, ratio {ratio:g}, epsilon 0.5, 10 epochs", figure, "Table 15", 0.5) for ratio, figure in _RATIOS),
+        *(
+            printed_accuracy(f"Spectral-DP, ratio 0.2, epsilon {target:g}, 10 epochs", figure, "Table 15", target)
+            for target, figure in _BUDGETS
+        ),
     )
     return _recipe(
         (
@@ -104,7 +103,10 @@ def _table_5(number: int, trained: str, blocks: int, epsilon: float, figures: tu
         ),
         _spec(Cifar10(folder="cifar10", numbers="real"), _head(10, 8), blocks, epsilon, 1000, 100),
         "ResNet-18 from ImageNet; noise scale 0.9, batches of 256, at most 100 epochs, the best test accuracy of any epoch",
-        (*(_printed(name, figure, "Table 5") for name, figure in zip(of, figures, strict=True)), *(table_15 if number == 3 else ())),
+        (
+            *(printed_accuracy(name, figure, "Table 5") for name, figure in zip(of, figures, strict=True)),
+            *(table_15 if number == 3 else ()),
+        ),
         (PrintedEpsilon(epsilon=epsilon, delta=1e-5, method="Renyi DP, at the best epoch", where="Table 5"),),
         (f"lots of 1000 for 100 steps, {_SETTING}, ratio 0", _CIFAR10),
     )
@@ -126,13 +128,13 @@ SPECTRAL_TRANSFER_FEATURES = _recipe(
     _spec(Cifar10(folder="cifar10", numbers="real"), _head(10, 8), 0, 1.0, 1000, 100),
     "classifiers on features of ResNeXt-29 (from CIFAR-100) and WRN-28-10 (from ImageNet32); 20 epochs of the latter",
     (
-        _printed("ResNeXt-29, without privacy", 0.84, "Table 6"),
-        _printed("ResNeXt-29, Spectral-DP, epsilon 0.5", 0.8029, "Table 6", 0.5),
-        _printed("ResNeXt-29, Spectral-DP, epsilon 1", 0.8081, "Table 6", 1.0),
-        _printed("ResNeXt-29, Spectral-DP, epsilon 1.5", 0.8171, "Table 6", 1.5),
-        _printed("WRN-28-10, Spectral-DP, one layer, epsilon 1", 0.9319, "Table 7", 1.0),
-        _printed("WRN-28-10, Spectral-DP, two layers, epsilon 1", 0.9485, "Table 7", 1.0),
-        _printed("WRN-28-10, Spectral-DP, two layers, epsilon 4", 0.9533, "Table 7", 4.0),
+        printed_accuracy("ResNeXt-29, without privacy", 0.84, "Table 6"),
+        printed_accuracy("ResNeXt-29, Spectral-DP, epsilon 0.5", 0.8029, "Table 6", 0.5),
+        printed_accuracy("ResNeXt-29, Spectral-DP, epsilon 1", 0.8081, "Table 6", 1.0),
+        printed_accuracy("ResNeXt-29, Spectral-DP, epsilon 1.5", 0.8171, "Table 6", 1.5),
+        printed_accuracy("WRN-28-10, Spectral-DP, one layer, epsilon 1", 0.9319, "Table 7", 1.0),
+        printed_accuracy("WRN-28-10, Spectral-DP, two layers, epsilon 1", 0.9485, "Table 7", 1.0),
+        printed_accuracy("WRN-28-10, Spectral-DP, two layers, epsilon 4", 0.9533, "Table 7", 4.0),
     ),
     (PrintedEpsilon(epsilon=1.0, delta=1e-5, method="Renyi DP, as a target", where="Tables 6 and 7"),),
     (f"lots of 1000 for 100 steps, {_SETTING}, ratio 0", _CIFAR10),
@@ -150,11 +152,11 @@ SPECTRAL_TRANSFER_CIFAR100 = _recipe(
     _spec(Cifar100(folder="cifar100", labels="fine", numbers="real"), _head(100, 5), 0, 1.0, 256, 3900),
     "two connected layers on WRN-28-10 from ImageNet32; blocks of 5, batches of 256, 20 epochs",
     (
-        _printed("Spectral-DP, one layer, epsilon 1", 0.7442, "Table 8", 1.0),
-        _printed("Spectral-DP, two layers, epsilon 2", 0.7778, "Table 8", 2.0),
-        _printed("Spectral-DP, two layers, epsilon 4", 0.7803, "Table 8", 4.0),
-        *(_printed(f"Spectral-DP, batches of {batch}, ratio 0", figure, "Table 10") for batch, figure in _BATCHES),
-        *(_printed(f"Spectral-DP, batches of 256, ratio {ratio:g}", figure, "Table 10") for ratio, figure in _TABLE_10),
+        printed_accuracy("Spectral-DP, one layer, epsilon 1", 0.7442, "Table 8", 1.0),
+        printed_accuracy("Spectral-DP, two layers, epsilon 2", 0.7778, "Table 8", 2.0),
+        printed_accuracy("Spectral-DP, two layers, epsilon 4", 0.7803, "Table 8", 4.0),
+        *(printed_accuracy(f"Spectral-DP, batches of {batch}, ratio 0", figure, "Table 10") for batch, figure in _BATCHES),
+        *(printed_accuracy(f"Spectral-DP, batches of 256, ratio {ratio:g}", figure, "Table 10") for ratio, figure in _TABLE_10),
     ),
     (PrintedEpsilon(epsilon=1.0, delta=1e-5, method="Renyi DP, as a target", where="Tables 8 and 10"),),
     (f"{_SETTING}, ratio 0",),
