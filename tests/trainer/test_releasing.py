@@ -133,13 +133,15 @@ WHOLE = [ComplexGaussian(std_real=2.0, std_imag=1.5, sensitivity=ONE), ComplexGa
 
 
 @pytest.mark.parametrize("numbers", [40, 116, 117, 133, 200, 215, 216, 217, 1001])
+@pytest.mark.parametrize("together", [50, 100])
 @pytest.mark.parametrize("mechanism", [*PARTED, *WHOLE], ids=["real", "circular", "uneven", "correlated"])
 def test_a_release_over_its_vector_is_the_release_to_the_bit(
-    mechanism: Gaussian | ComplexGaussian, numbers: int, monkeypatch: pytest.MonkeyPatch
+    mechanism: Gaussian | ComplexGaussian, together: int, numbers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In one part or in many, the last of which may be longer, so that none is of few numbers; what is watched is the whole noise."""
+    assert releasing.PART % grid_normal.TOGETHER == 0
     monkeypatch.setattr(releasing, "PART", 100)
-    monkeypatch.setattr(grid_normal, "TOGETHER", 100)
+    monkeypatch.setattr(grid_normal, "TOGETHER", together)
     watch, sizes = NoiseWatch(mechanism), []
     seen = watch.see_part
 
