@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.results import Kept, Results, page, read, write
+from benchmarks.results import PAGE, Kept, Results, page, read, write
 from tests.trainer.made_up import built
 from zetadp import accountants
 from zetadp.mechanisms.errors import InvalidParameter
@@ -114,3 +114,10 @@ def test_the_page_of_results_has_a_figure_or_a_reason_for_every_recipe(tmp_path:
     assert "| 0.986 (ScatterLinear, Spectral-DP, epsilon 3, Table 9) |" in lines["spectral_mnist_scatter_linear"]  # not its baseline's
     before = "0.879 +- 0.002, by `python -m benchmarks.recipes` | 0.4024 at 1e-05, one image | in [Papers](papers.md#results)"
     assert lines["mnist_real"].endswith(f"| {before} | 10000, each of 60 | 60000 | 3 | not measured |")
+
+
+def test_the_papers_page_has_figures_only_of_recipes_that_carry_them() -> None:
+    section = (PAGE.parent / "papers.md").read_text(encoding="utf-8").split("## Results\n")[1].split("\n### ")[0]
+    shown = {line.split("`")[1] for line in section.splitlines() if line.startswith("| `")}
+    assert shown
+    assert shown <= {of.name for of in RECIPES if of.measured}
