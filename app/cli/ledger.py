@@ -2,6 +2,7 @@ r"""``ledger``: make a budget, reserve, commit, release, show it, and check its 
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -29,7 +30,7 @@ from zetadp.app.ledgers.export import as_csv, entries_in, spend_rows
 from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Spent
 from zetadp.app.ledgers.requests import ProjectionRequest, ReservationRequest
 from zetadp.app.ledgers.resources import Balance, Head, Ledger, Reservation
-from zetadp.app.ledgers.verification import ChainReport, verify_history
+from zetadp.app.ledgers.verification.replay import ChainReport, verify_history
 
 RENEWED = "somebody whose data stay for k periods is protected by k such budgets together"
 
@@ -209,6 +210,7 @@ def verify(
     head: Annotated[
         str | None, typer.Option(metavar="NUMBER:SHA256", help="An entry that you noted earlier; the history must still contain it.")
     ] = None,
+    seconds: Annotated[float, typer.Option(min=0.0, help="Most processor time; what isn't reached is told as not checked.")] = math.inf,
     address: Address = DEFAULT_ADDRESS,
     key: Key = None,
     as_json: AsJson = False,
@@ -217,26 +219,38 @@ def verify(
     with clear_errors(), Client(address, key) as client:
         noted = None if head is None else _head(head)
         before = client.ledger(ledger_id)
-        report = verify_history(ledger_id, ((entry.text, entry.sha256) for entry in client.history(ledger_id)), noted)
-        problems = [*report.problems, *_differences(report, client.ledger(ledger_id), before)]
+        read = verify_history(ledger_id, ((entry.text, entry.sha256) for entry in client.history(ledger_id)), noted, seconds)
+        problems = (*read.problems, *_differences(read, client.ledger(ledger_id), before))
+        report = ChainReport.model_validate({**dict(read), "verdict": "broken" if problems else read.verdict, "problems": problems})
         if as_json:
-            print_json(
-                ChainReport.model_validate({**dict(report), "verdict": "broken" if problems else "sound", "problems": tuple(problems)})
-            )
+            print_json(report)
         else:
-            for problem in problems:
-                out.print(f"FAIL {problem}", markup=False)
-            out.print(f"{report.entries} entries; note the last one: {report.head.number}:{report.head.sha256}", markup=False)
-            if report.balance is not None:
-                _print_balance(report.balance)
-            out.print(f"verdict: {'broken' if problems else 'sound'}", markup=False)
-        if problems:
+            _print_report(report)
+        if report.verdict == "broken":
             fail(f"ledger {ledger_id} is NOT sound", Exit.FAILED)
+        if report.verdict == "incomplete":
+            fail(f"ledger {ledger_id} is NOT verified: not everything was checked within {seconds:g} s", Exit.FAILED)
+
+
+def _print_report(report: ChainReport) -> None:
+    for problem in report.problems:
+        out.print(f"FAIL {problem}", markup=False)
+    if report.not_read:
+        out.print(f"NOT CHECKED {report.not_read} entries weren't read within the limit", markup=False)
+    if report.not_recomputed:
+        numbers = ", ".join(map(str, report.first_not_recomputed))
+        more = ", ..." if report.not_recomputed > len(report.first_not_recomputed) else ""
+        words = f"{report.not_recomputed} prices weren't recomputed within the limit: of entries {numbers}{more}"
+        out.print(f"NOT CHECKED {words}", markup=False)
+    out.print(f"{report.entries} entries; note the last one: {report.head.number}:{report.head.sha256}", markup=False)
+    if report.balance is not None:
+        _print_balance(report.balance)
+    out.print(f"verdict: {report.verdict}", markup=False)
 
 
 def _differences(report: ChainReport, served: Ledger, before: Ledger) -> list[str]:
-    """Where the service's answer disagrees with the ledger's entries; compares nothing if the ledger changed meanwhile."""
-    if before.head != served.head:
+    """Where the service's answer disagrees with the ledger's entries; compares nothing if it changed meanwhile or wasn't read whole."""
+    if before.head != served.head or report.not_read:
         return []
     found: list[str] = []
     if served.head != report.head:

@@ -127,17 +127,6 @@ class CostTakesTooLong(LedgerError):
         )
 
 
-class VerificationTakesTooLong(LedgerError):
-    """The price of an entry can't be recomputed in the time that a request may take."""
-
-    problem = ProblemType(422, "verification-takes-too-long", "The verification takes too long.")
-
-    def __init__(self, entry: int, seconds: float) -> None:
-        self.entry = entry
-        self.seconds = seconds
-        super().__init__(f"recomputing the price of entry {entry} takes more than {seconds:g} s; `ledger verify` has no such limit")
-
-
 class UserBudgetExceeded(BudgetExceeded):
     """A spend that exceeds what one of its users has left."""
 

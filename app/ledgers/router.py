@@ -15,7 +15,7 @@ from zetadp.app.ledgers.requests import CommitRequest, ReservationRequest
 from zetadp.app.ledgers.resources import Balance, Ledger, LedgerPage, Reservation, ReservationPage
 from zetadp.app.ledgers.service import LedgerService
 from zetadp.app.ledgers.states import LedgerState, ReservationState
-from zetadp.app.ledgers.verification import ChainReport
+from zetadp.app.ledgers.verification.replay import ChainReport
 
 
 async def ledger_service(request: Request) -> LedgerService:
@@ -152,5 +152,6 @@ def list_entries(
 
 @router.get("/{ledger_id}/verification", summary="Verify a ledger")
 def verify_ledger(ledger_id: LedgerId, caller: Holder, service: Service) -> ChainReport:
-    """Checks the whole history and every figure that is stored with it. `ledger verify` does the same with a downloaded history."""
+    """Checks the whole history and every figure that is stored with it, in the time of one calculation. Prices come last; what wasn't
+    reached makes the verdict `incomplete`. `ledger verify` checks a downloaded history without a limit."""
     return service.verify(caller.tenant, ledger_id)

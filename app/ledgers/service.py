@@ -37,7 +37,8 @@ from zetadp.app.ledgers.resources import Balance, Ledger, LedgerPage, Projection
 from zetadp.app.ledgers.rows import SERVICE, Requester, entry_row
 from zetadp.app.ledgers.states import LedgerState, ReservationState
 from zetadp.app.ledgers.sums import Sums
-from zetadp.app.ledgers.verification import ChainReport, verify_stored
+from zetadp.app.ledgers.verification.replay import ChainReport
+from zetadp.app.ledgers.verification.tables import verify_stored
 from zetadp.app.tables.jobs import JobRow
 from zetadp.app.tables.ledgers import LedgerEntryRow, LedgerRow
 from zetadp.mechanisms.base import Value
@@ -62,7 +63,7 @@ class LedgerService:
     r"""The ledgers of one database; one object for all requests.
 
     Args:
-      pricing_seconds: how long the cost of one event may take to compute.
+      pricing_seconds: how much processor time the cost of one event, or one verification, may take.
     """
 
     def __init__(self, database: Database, pricing_seconds: float) -> None:
@@ -212,7 +213,7 @@ class LedgerService:
         return projected(definition, sums, spend, self._pricing_seconds, quota)
 
     def verify(self, tenant: str, ledger_id: str) -> ChainReport:
-        """Check the whole history and every figure stored with it. Raises LedgerNotFound, VerificationTakesTooLong."""
+        """Check the whole history and every figure stored with it, as far as one calculation's time reaches. Raises LedgerNotFound."""
         with self._database.reading() as session:
             if not self._database.is_sqlite:  # there a transaction sees one moment anyway
                 session.connection(execution_options={"isolation_level": "REPEATABLE READ"})

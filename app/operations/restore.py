@@ -28,7 +28,7 @@ from zetadp.app.jobs.attempts import end
 from zetadp.app.jobs.history import change_state, locked
 from zetadp.app.kit.database import Base, Database, revisions, upgrade
 from zetadp.app.kit.settings import Settings
-from zetadp.app.ledgers.verification import verify_stored
+from zetadp.app.ledgers.verification.tables import verify_stored
 from zetadp.app.operations.archive import FILES, BackupUnusable, LedgerEnd, Manifest, StorageKind, TableDump, rows_of, unpack
 from zetadp.app.operations.backup import kind_of_storage
 from zetadp.app.operations.objects import restore_objects

@@ -23,7 +23,7 @@ from zetadp.app.ledgers.queries import check_job_rules
 from zetadp.app.ledgers.requests import Expiry, ReservationRequest
 from zetadp.app.ledgers.resources import Ledger, Reservation
 from zetadp.app.ledgers.service import LedgerService
-from zetadp.app.ledgers.verification import verify_history
+from zetadp.app.ledgers.verification.replay import verify_history
 from zetadp.app.tables.ledgers import LedgerUserRow
 from zetadp.mechanisms import Adjacency, Laplace, Sensitivity
 from zetadp.mechanisms.errors import BudgetExceeded, InvalidParameter
@@ -47,7 +47,7 @@ def days(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The days by which the ledgers' clock is ahead."""
     ahead = [0]
     monkeypatch.setattr(book, "now", lambda: now() + timedelta(days=ahead[0]))
-    for module in ("service", "verification"):
+    for module in ("service", "verification.replay"):
         monkeypatch.setattr(f"zetadp.app.ledgers.{module}.now", lambda: now() + timedelta(days=ahead[0]))
     return ahead
 

@@ -49,7 +49,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The seconds by which the ledgers' clock is ahead."""
     ahead = [0.0]
     monkeypatch.setattr(book, "now", lambda: now() + timedelta(seconds=ahead[0]))
-    for module in ("service", "verification"):
+    for module in ("service", "verification.replay"):
         monkeypatch.setattr(f"zetadp.app.ledgers.{module}.now", lambda: now() + timedelta(seconds=ahead[0]))
     return ahead
 

@@ -79,6 +79,13 @@ def test_the_history_is_checked_here_against_a_noted_digest(environment: dict[st
     assert f"ledger {ledger} is NOT sound" in result.stderr
 
 
+def test_a_check_that_left_something_out_says_so_and_fails(environment: dict[str, str], ledger: str) -> None:
+    result = run(environment, "verify", ledger, "--seconds", "0", code=1)
+    assert "NOT CHECKED" in result.stdout
+    assert result.stdout.endswith("verdict: incomplete\n")
+    assert f"ledger {ledger} is NOT verified: not everything was checked within 0 s" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "line"),
     [

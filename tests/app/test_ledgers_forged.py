@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -11,7 +12,6 @@ import pytest
 
 from tests.app.ledgers_harness import gaussian, pure
 from zetadp.accountants.filters import Price, PureBudget
-from zetadp.app.ledgers import verification
 from zetadp.app.ledgers.entries import (
     BEFORE_THE_FIRST,
     Act,
@@ -29,10 +29,13 @@ from zetadp.app.ledgers.entries import (
     act_in,
     digest,
 )
-from zetadp.app.ledgers.errors import CostTakesTooLong, VerificationTakesTooLong
+from zetadp.app.ledgers.errors import CostTakesTooLong
 from zetadp.app.ledgers.export import as_csv, entries_in, spend_rows
 from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Spent
-from zetadp.app.ledgers.verification import Replay, verify_history
+from zetadp.app.ledgers.pricing import price_of
+from zetadp.app.ledgers.resources import Head
+from zetadp.app.ledgers.verification import prices
+from zetadp.app.ledgers.verification.replay import verify_history
 from zetadp.mechanisms.errors import InvalidParameter
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -147,16 +150,43 @@ def test_what_the_service_would_not_have_written_is_found(definition: LedgerDefi
     assert any(told in problem for problem in found), found
 
 
-def test_a_price_that_takes_too_long_is_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    def slow(definition: LedgerDefinition, spend: Spent, seconds: float) -> Price:
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> list[Spent]:
+    """Spends whose price is never computed in time, though the time that it may take is used."""
+    found: list[Spent] = []
+
+    def price(definition: LedgerDefinition, spend: Spent, seconds: float) -> Price:
+        if spend not in found:
+            return price_of(definition, spend, seconds)
+        ends = time.thread_time() + seconds
+        while time.thread_time() <= ends:
+            pass
         raise CostTakesTooLong(seconds)
 
-    monkeypatch.setattr(verification, "price_of", slow)
-    replay = Replay("x", pricing_seconds=2.0)
-    first, second = history(ledger(), [MADE])
-    replay.read(*first)
-    with pytest.raises(VerificationTakesTooLong, match=r"entry 2 takes more than 2 s; `ledger verify` has no such limit"):
-        replay.read(*second)
+    monkeypatch.setattr(prices, "price_of", price)
+    return found
+
+
+def test_a_price_that_takes_long_hides_nothing_and_is_told(slow: list[Spent]) -> None:
+    slow.append(pure(0.5))
+    other = Reserved.model_validate({**dict(reserved(steps(0.125), pure(0.25))), "reservation": "s"})
+    written = history(ledger(), [MADE, (2.0, ANN, other), (3.0, ANN, ALL), (3.0, ANN, ALL)])
+    report = verify_history("x", written, None, 0.5)
+    assert report.problems == ("entry 5: no open reservation 'r'", "entry 3: its charge is less than its spend costs")
+    assert (report.not_recomputed, report.first_not_recomputed, report.not_read) == (1, (2,), 0)
+
+
+def test_what_left_anything_out_is_not_sound(slow: list[Spent]) -> None:
+    slow.append(pure(0.5))
+    written = history(ledger(), [MADE, (3.0, ANN, ALL)])
+    report = verify_history("x", written, None, 0.2)
+    assert (report.verdict, report.problems, report.not_recomputed) == ("incomplete", (), 1)
+    noted = Head(number=3, sha256="0" * 64)
+    report = verify_history("x", written, noted, 0.0)
+    assert (report.verdict, report.entries, report.not_read, report.balance) == ("incomplete", 0, 3, None)
+    slow.clear()
+    report = verify_history("x", written, None, 10.0)
+    assert (report.verdict, report.not_recomputed, report.not_read) == ("sound", 0, 0)
 
 
 def exported(definition: LedgerDefinition, *acts: Written) -> str:

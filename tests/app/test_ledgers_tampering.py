@@ -14,7 +14,8 @@ from zetadp.app.ledgers.queries import found_ledger
 from zetadp.app.ledgers.requests import Expiry
 from zetadp.app.ledgers.resources import Head, Ledger
 from zetadp.app.ledgers.service import LedgerService
-from zetadp.app.ledgers.verification import ChainReport, verify_history, verify_stored
+from zetadp.app.ledgers.verification.replay import ChainReport, verify_history
+from zetadp.app.ledgers.verification.tables import verify_stored
 
 Busy = tuple[Database, Ledger, list[tuple[str, str]]]
 

@@ -169,6 +169,18 @@ def test_the_history_is_checked_and_its_head_shown(page: Any, client: httpx2.Cli
     assert f"{head['number']} {head['sha256']}" in page.inner_text("#verification")
 
 
+def test_a_check_that_left_something_out_is_not_shown_as_verified(page: Any, client: httpx2.Client, service: Service) -> None:
+    of = ledger(client, "half checked", {"kind": "gdp", "mu": 1.0})
+    told = client.get(f"/v1/ledgers/{of}/verification").json()
+    assert told["verdict"] == "sound"
+    told |= {"verdict": "incomplete", "not_recomputed": 2, "first_not_recomputed": [3, 5]}
+    page.route("**/verification", lambda route: route.fulfill(json=told))
+    open_(page, service, of)
+    page.click("#verify")
+    page.locator("#verification .warn", has_text="The history isn't verified").wait_for()
+    assert "Price not recomputed within the limit: 2 entries (3, 5)." in page.inner_text("#verification")
+
+
 def test_a_spend_that_is_an_event_says_what_was_released_and_what_is_only_declared(
     page: Any, client: httpx2.Client, service: Service
 ) -> None:

@@ -4,6 +4,7 @@ import { Problem, announce, api, bound, byId, el, moment, number, refusal } from
 import { startProjection } from "./ledger-projection.js";
 import { approval, showRules } from "./ledger-rules.js";
 import { bar, currency, definedLimit, spendWords, state } from "./ledgers-common.js";
+import { showReport } from "./ledger-verification.js";
 import { explain } from "./meaning.js";
 import { say } from "./submit-fields.js";
 import { neighbourWords, spelled } from "./terms.js";
@@ -208,25 +209,7 @@ byId("user-form").addEventListener("submit", async (event) => {
   await asked(async () => balance(await api(`${base}/users/${encodeURIComponent(name)}`), `Of ${name}: `));
 });
 
-byId("verify").addEventListener("click", () =>
-  asked(async () => {
-    const report = await api(`${base}/verification`);
-    const sound = report.verdict === "sound";
-    const words = sound
-      ? `All ${report.entries} entries were read again: each follows from the one before, and they add up to the balance.`
-      : `Not all of the ${report.entries} entries are valid. Don't spend from this budget until somebody has looked into it.`;
-    byId("verification").replaceChildren(
-      el(
-        "div",
-        { class: `notice ${sound ? "good" : "bad"}` },
-        el("p", {}, el("strong", {}, sound ? "The history is sound. " : "The history is broken. "), words),
-        el("p", {}, "Last entry: ", el("span", { class: "mono" }, `${report.head.number} ${report.head.sha256}`), ". Write it down: compared with it later, the history shows whether anything before it was changed."),
-        report.problems.length ? el("ul", {}, ...report.problems.map((text) => el("li", {}, text))) : null,
-      ),
-    );
-    announce(sound ? "The history is sound" : "The history is broken");
-  }),
-);
+byId("verify").addEventListener("click", () => asked(async () => showReport(await api(`${base}/verification`))));
 
 byId("meaning-part").addEventListener("toggle", () => asked(limit));
 byId("which").addEventListener("change", () => asked(() => reservations()));

@@ -1,4 +1,4 @@
-r"""Checks a ledger: every digest and rule of its history, the balance recomputed from the entries, and the figures stored with them.
+r"""Checks a history: every digest and rule, what each spend costs, and the balance recomputed from the entries.
 
 The same replay runs in the service, over its tables, and for anyone who downloads the history.
 """
@@ -6,14 +6,12 @@ The same replay runs in the service, over its tables, and for anyone who downloa
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal, final
 
 from pydantic import ValidationError
-from sqlalchemy import select
-from sqlalchemy.orm import Session
 
 from zetadp.accountants.filters import Price
 from zetadp.app.kit.database import now
@@ -32,26 +30,23 @@ from zetadp.app.ledgers.entries import (
     Settlement,
     digest,
 )
-from zetadp.app.ledgers.errors import CostTakesTooLong, SettlerRefused, VerificationTakesTooLong
-from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Spent
-from zetadp.app.ledgers.pricing import check_part, price_of
+from zetadp.app.ledgers.errors import SettlerRefused
+from zetadp.app.ledgers.ledger_definition import LedgerDefinition
+from zetadp.app.ledgers.pricing import check_part
 from zetadp.app.ledgers.resources import Balance, Head, balance_of, spent_by
-from zetadp.app.ledgers.rows import Requester, analyst_row, entry_row, is_by_service
+from zetadp.app.ledgers.rows import analyst_row, is_by_service
 from zetadp.app.ledgers.rules import Rules
 from zetadp.app.ledgers.states import LedgerState
 from zetadp.app.ledgers.sums import Sums
-from zetadp.app.tables.ledgers import LedgerEntryRow, LedgerLapseRow, LedgerRow, LedgerUserRow
+from zetadp.app.ledgers.verification.prices import Clock, Prices
 from zetadp.mechanisms.base import Value
 from zetadp.mechanisms.errors import PrivacyError
 
-MOST_PROBLEMS = 20
-ENTRIES_AT_ONCE = 1000
+MOST_NAMED = 20
+"""Problems, and entries whose price wasn't recomputed, that a report names."""
 
 CLOCKS_DIFFER = timedelta(minutes=5)
 """How far the clocks of the machine that wrote an entry and of this one may be apart."""
-
-PRICES_DIFFER = 10**9
-"""A charge may be below the price computed here by one part in this: prices are rounded, and another machine may round otherwise."""
 
 
 @final
@@ -59,20 +54,27 @@ class ChainReport(Value):
     r"""The findings.
 
     Attributes:
-      verdict: ``sound`` if every check passed.
+      verdict: ``sound`` if every check was made and passed; ``broken`` if one failed; ``incomplete`` if none failed, but some weren't made
+        within the limit of time.
       entries: the number of entries read.
-      head: the last entry; compare it with one that you noted earlier.
-      balance: recomputed from the entries; null if each user has one, or if nothing could be read.
-      users: the number of users charged; null if the ledger protects the data set as a whole.
+      head: the last entry that was read; compare it with one that you noted earlier.
+      balance: recomputed from the entries; null if each user has one, or if not all could be read.
+      users: the number of users charged; null if the ledger protects the data set as a whole, or if not all could be read.
       problems: the first problems found, at most 20, each with the number of its entry.
+      not_recomputed: the number of entries that were read, but whose price wasn't recomputed within the limit.
+      first_not_recomputed: the first of their numbers, at most 20.
+      not_read: the number of entries that weren't read within the limit; with some, nothing that is stored beside them was compared.
     """
 
-    verdict: Literal["sound", "broken"]
+    verdict: Literal["sound", "broken", "incomplete"]
     entries: int
     head: Head
     balance: Balance | None
     users: int | None
     problems: tuple[str, ...]
+    not_recomputed: int
+    first_not_recomputed: tuple[int, ...]
+    not_read: int
 
 
 @final
@@ -97,7 +99,7 @@ class Replay:
     latest: datetime | None = None
     makers: dict[str, str | None] = field(default_factory=dict[str, str | None])
     approved: dict[str, str] = field(default_factory=dict[str, str])
-    pricing_seconds: float = math.inf
+    prices: Prices = field(default_factory=Prices)
     problems: list[str] = field(default_factory=list[str])
 
     def read(self, text: str, sha256: str) -> Entry | None:
@@ -127,7 +129,7 @@ class Replay:
 
     def note(self, problem: str, where: str | None = None) -> None:
         """Note a problem, with the entry that was read last or elsewhere."""
-        if len(self.problems) < MOST_PROBLEMS:
+        if len(self.problems) < MOST_NAMED:
             self.problems.append(f"{where or f'entry {self.number}'}: {problem}")
 
     def sums(self, holder: str) -> Sums:
@@ -135,26 +137,38 @@ class Replay:
         assert self.definition is not None  # asked only after the first entry was read
         return self.balances.get(holder) or Sums.empty(self.definition)
 
-    def report(self) -> ChainReport:
-        """The findings."""
+    def report(self, clock: Clock, not_read: int = 0) -> ChainReport:
+        r"""Recompute the prices within what the clock leaves, and tell all findings.
+
+        Args:
+          not_read: the number of entries that weren't read.
+        """
         definition = self.definition
-        if definition is None:
+        if definition is not None:
+            for number, problem in self.prices.problems(definition, clock):
+                self.note(problem, f"entry {number}")
+        elif self.number > 0 or not_read == 0:
             self.note("it has no entry that opens it", "ledger")
-        is_whole = definition is not None and definition.protects == "data_set"
-        balance = None
-        if is_whole:
-            assert definition is not None  # is_whole
+        known = definition if not_read == 0 else None
+        balance = users = None
+        if known is not None and known.protects == "each_user":
+            users = len(self.balances)
+        elif known is not None:
             try:
-                balance = balance_of(definition, self.sums(""))
+                balance = balance_of(known, self.sums(""))
             except PrivacyError as broken:
                 self.note(str(broken), "balance")
+        waiting = self.prices.waiting
         return ChainReport(
-            verdict="broken" if self.problems else "sound",
+            verdict="broken" if self.problems else "incomplete" if waiting or not_read else "sound",
             entries=self.number,
             head=Head(number=self.number, sha256=self.head),
             balance=balance,
-            users=None if is_whole or definition is None else len(self.balances),
+            users=users,
             problems=tuple(self.problems),
+            not_recomputed=len(waiting),
+            first_not_recomputed=tuple(waiting[:MOST_NAMED]),
+            not_read=not_read,
         )
 
     def _apply(self, entry: Entry) -> None:
@@ -191,19 +205,6 @@ class Replay:
         # What is settled in a period that no entry begins would be free again with the next one, though it may have been released in it.
         if (period := self.definition.period_at(self.opened, entry.time)) > self.sums("").period:
             self.note(f"period {period} of the budget had begun, and no entry says so")
-
-    def _check_price(self, spend: Spent, charge: Charge, most: Charge | None) -> None:
-        """That the charge is no less than the spend costs, or than ``most``, by which a part is charged at most."""
-        try:
-            price = price_of(self._known(), spend, self.pricing_seconds).steps
-        except CostTakesTooLong as reached:
-            raise VerificationTakesTooLong(self.number, self.pricing_seconds) from reached
-        except PrivacyError as broken:
-            self.note(f"its spend has no price: {broken}")
-            return
-        least = price if most is None else tuple(min(pair) for pair in zip(price, most, strict=True))
-        if any(part < whole - whole // PRICES_DIFFER for part, whole in zip(charge, least, strict=True)):
-            self.note("its charge is less than its spend costs")
 
     def _check_length(self, charge: Charge) -> None:
         if len(charge) != (number := len(self._known().budget.limits)):
@@ -250,7 +251,7 @@ class Replay:
         if (act.expires is None) != (act.then is None):
             raise _Broken("a reservation must say what happens when it lapses if and only if it can lapse")
         self._check_length(act.charge)
-        self._check_price(act.spend, act.charge, None)
+        self.prices.add(self.number, act.spend, act.charge, None)
         price, rules = Price(steps=act.charge), definition.rules or Rules()
         rules.check_purpose(act.purpose)
         self._charge_analyst(rules, act, by)
@@ -278,7 +279,7 @@ class Replay:
                 raise _Broken("all of it was released, but not all of it is committed")
             if act.released is not None:
                 check_part(act.released, made.spend)
-                self._check_price(act.released, kept, made.charge)
+                self.prices.add(self.number, act.released, kept, made.charge)
         del self.open[act.reservation]
         self.settled.add(act.reservation)
         is_free = isinstance(act, Released) or (isinstance(act, Lapsed) and act.then == "refunded")
@@ -300,91 +301,25 @@ class Replay:
         return self.definition
 
 
-def verify_history(ledger_id: str, entries: Iterable[tuple[str, str]], known_head: Head | None) -> ChainReport:
+def verify_history(ledger_id: str, entries: Iterable[tuple[str, str]], known_head: Head | None, seconds: float = math.inf) -> ChainReport:
     r"""Check a history that was downloaded.
 
     Args:
       entries: text and digest of every entry, in order.
       known_head: the number and digest of an entry, known from earlier or elsewhere, that must be among them.
+      seconds: how much processor time that may take; what isn't reached is told as such.
     """
-    replay = Replay(ledger_id)
+    replay, clock = Replay(ledger_id), Clock(seconds)
     seen: str | None = None
+    not_read = 0
     for text, sha256 in entries:
+        if clock.left <= 0:
+            not_read += 1
+            continue
         replay.read(text, sha256)
         if known_head is not None and replay.number == known_head.number:
             seen = sha256
-    if known_head is not None and seen != known_head.sha256:
+    is_reached = known_head is not None and (not_read == 0 or known_head.number <= replay.number)
+    if known_head is not None and is_reached and seen != known_head.sha256:
         replay.note(f"expected the digest {known_head.sha256}, got {seen or 'no such entry'}", f"entry {known_head.number}, as noted")
-    return replay.report()
-
-
-def verify_stored(session: Session, row: LedgerRow, pricing_seconds: float = math.inf) -> ChainReport:
-    r"""Check a ledger's tables: its history and everything stored with it.
-
-    Args:
-      pricing_seconds: how long recomputing the price of one entry may take.
-    Raises:
-      VerificationTakesTooLong: it takes longer.
-    """
-    replay = Replay(row.id, pricing_seconds=pricing_seconds)
-    for stored in _stored_entries(session, row.id):
-        if stored.number != replay.number + 1:
-            replay.note(f"entry {replay.number + 1} is missing", f"entry {stored.number}")
-        entry = replay.read(stored.text, stored.sha256)
-        if entry is not None:
-            by_text = entry_row(entry, stored.text, stored.sha256, Requester(None, stored.idempotency_key, stored.request_sha256))
-            if any(getattr(stored, column) != value for column, value in by_text.items()):
-                replay.note("its columns differ from its text")
-    _compare_row(replay, row)
-    _compare_users(session, replay)
-    _compare_lapses(session, replay)
-    return replay.report()
-
-
-def _stored_entries(session: Session, ledger_id: str) -> Iterator[LedgerEntryRow]:
-    after = 0
-    while True:
-        query = select(LedgerEntryRow).where(LedgerEntryRow.ledger_id == ledger_id, LedgerEntryRow.number > after)
-        rows = list(session.scalars(query.order_by(LedgerEntryRow.number).limit(ENTRIES_AT_ONCE)))
-        yield from rows
-        session.expunge_all()  # a long history isn't kept in memory
-        if len(rows) < ENTRIES_AT_ONCE:
-            return
-        after = rows[-1].number
-
-
-def _compare_row(replay: Replay, row: LedgerRow) -> None:
-    definition = replay.definition
-    if definition is None:
-        return  # the report says so
-    whole = replay.sums("") if definition.protects == "data_set" else Sums.empty(definition)
-    for what, kept, right in (
-        ("its number of entries", row.entries, replay.number),
-        ("its head", row.head, replay.head),
-        ("its state", row.state, str(replay.state)),
-        ("its name", row.name, definition.name),
-        ("the time of its last entry", row.latest, replay.latest),
-        ("its definition", row.definition, definition.model_dump_json()),
-        ("its sums", row.sums, whole.text()),
-    ):
-        if kept != right:
-            replay.note(f"{what} must be {right} by the entries, got {kept}", "ledger")
-
-
-def _compare_users(session: Session, replay: Replay) -> None:
-    kept = session.execute(select(LedgerUserRow.name, LedgerUserRow.sums).where(LedgerUserRow.ledger_id == replay.ledger_id))
-    # As texts: what was changed may be none that can be read.
-    stored: dict[str, str] = {name: sums for name, sums in kept}  # noqa: C416 (rows, not pairs)
-    computed = {name: sums.text() for name, sums in replay.balances.items() if name}
-    for name in stored.keys() | computed.keys():
-        if stored.get(name) != computed.get(name):
-            replay.note(f"its sums must be {computed.get(name)} by the entries, got {stored.get(name)}", f"user {name!r}")
-
-
-def _compare_lapses(session: Session, replay: Replay) -> None:
-    kept = set(session.scalars(select(LedgerLapseRow.reservation_id).where(LedgerLapseRow.ledger_id == replay.ledger_id)))
-    lapsing = {name for name, made in replay.open.items() if made.expires is not None}
-    for name in sorted(lapsing - kept):
-        replay.note("it lapses, but the time isn't stored", f"reservation {name}")
-    for name in sorted(kept - lapsing):
-        replay.note("it isn't open or never lapses, but is stored as one that lapses", f"reservation {name}")
+    return replay.report(clock, not_read)
