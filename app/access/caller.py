@@ -18,10 +18,16 @@ from zetadp.mechanisms.base import Value
 
 @final
 class Caller(Value):
-    """A tenant and what it may do; ``key_id`` is None if no key was sent and none is needed."""
+    r"""A tenant and what it may do.
+
+    Attributes:
+      key_id: of the key that was sent; None if none was and none is needed.
+      principal: who that is, over all rotations of the key: the id of the first one.
+    """
 
     tenant: Tenant
     key_id: str | None
+    principal: str | None
     scopes: frozenset[Scope]
 
 

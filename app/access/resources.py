@@ -44,10 +44,16 @@ class KeyRotation(Value):
 
 @final
 class Key(Value):
-    """A key without its secret. ``last_used`` is accurate to the minute."""
+    r"""A key without its secret.
+
+    Attributes:
+      principal: the id of the first key of its rotations, by which ledgers tell who acts: a rotated key stays the same principal.
+      last_used: accurate to the minute.
+    """
 
     id: str
     tenant: str
+    principal: str
     name: str
     scopes: tuple[Scope, ...]
     created: datetime

@@ -46,13 +46,16 @@ class KeyService:
         return KeyPage(keys=tuple(_resource(row) for row in rows[:limit]), next=rows[limit - 1].id if len(rows) > limit else None)
 
     def rotate(self, tenant: str, key_id: str, grace_seconds: int) -> NewKey:
-        """A new key with the name, scopes and expiry of the old one, which expires after the grace. Raises KeyNotFound, KeyConflict."""
+        """A new key of the same principal, with the name, scopes and expiry of the old one, which expires after the grace.
+
+        Raises KeyNotFound, KeyConflict.
+        """
         fresh, moment = KeyText.fresh(), now()
         with self._database.writing() as session:
             old = _found(session.get(KeyRow, key_id, with_for_update=True), tenant, key_id)
             if (state := _state(old, moment)) is not None:
                 raise KeyConflict(key_id, state, "rotated")
-            row = _row(fresh, tenant, old.name, [Scope(scope) for scope in old.scopes], old.expires)
+            row = _row(fresh, tenant, old.name, [Scope(scope) for scope in old.scopes], old.expires, old.principal)
             session.add(row)
             end = moment + timedelta(seconds=grace_seconds)
             old.expires = end if old.expires is None else min(old.expires, end)
@@ -76,7 +79,7 @@ class KeyService:
         is_right = hmac.compare_digest(shown.sha256, _NO_DIGEST if row is None else row.secret_sha256)
         if row is None or not is_right or _state(row, now()) is not None:
             raise KeyNeeded
-        return Caller(tenant=row.tenant, key_id=row.id, scopes=frozenset(Scope(scope) for scope in row.scopes))
+        return Caller(tenant=row.tenant, key_id=row.id, principal=row.principal, scopes=frozenset(Scope(scope) for scope in row.scopes))
 
     def is_valid(self, key_id: str) -> bool:
         """Whether the key is there, not revoked and not expired."""
@@ -104,22 +107,23 @@ class KeyService:
         with self._database.writing() as session:
             known = session.get(KeyRow, given.id)
             if known is None:
-                session.add(_row(given, DEFAULT_TENANT, FIRST_KEY, tuple(Scope), None))
+                session.add(_row(given, DEFAULT_TENANT, FIRST_KEY, tuple(Scope), None, given.id))
             elif not hmac.compare_digest(known.secret_sha256, given.sha256):
                 raise InvalidParameter("admin_key", "the key that is stored under its id", "another secret")
         return known is None
 
     def _stored(self, text: KeyText, tenant: str, name: str, scopes: Sequence[Scope], expires: datetime | None) -> NewKey:
-        row = _row(text, tenant, name, scopes, expires)
+        row = _row(text, tenant, name, scopes, expires, text.id)
         with self._database.writing() as session:
             session.add(row)
         return NewKey(key=_resource(row), text=text.text)
 
 
-def _row(text: KeyText, tenant: str, name: str, scopes: Sequence[Scope], expires: datetime | None) -> KeyRow:
+def _row(text: KeyText, tenant: str, name: str, scopes: Sequence[Scope], expires: datetime | None, principal: str) -> KeyRow:
     return KeyRow(
         id=text.id,
         tenant=tenant,
+        principal=principal,
         name=name,
         secret_sha256=text.sha256,
         scopes=sorted({str(scope) for scope in scopes}),
@@ -147,6 +151,7 @@ def _resource(row: KeyRow) -> Key:
     return Key(
         id=row.id,
         tenant=row.tenant,
+        principal=row.principal,
         name=row.name,
         scopes=tuple(Scope(scope) for scope in row.scopes),
         created=row.created,

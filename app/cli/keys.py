@@ -69,7 +69,8 @@ def list_keys(tenant: Tenant = DEFAULT_TENANT, as_json: AsJson = False) -> None:
         is_over = key.expires is not None and key.expires <= moment
         state = "revoked" if key.revoked is not None else "expired" if is_over else end or "valid"
         used = "never used" if key.last_used is None else f"last used {key.last_used:%Y-%m-%d %H:%M} UTC"
-        out.print(f"{key.id}  {key.name}  {','.join(key.scopes)}  {state}  {used}", markup=False)
+        rotated = "" if key.principal == key.id else f"  rotated from {key.principal}"
+        out.print(f"{key.id}  {key.name}  {','.join(key.scopes)}  {state}  {used}{rotated}", markup=False)
 
 
 @commands.command()

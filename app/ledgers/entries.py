@@ -129,7 +129,7 @@ class Entry(Value):
       ledger: id of the ledger.
       number: from 1 without gaps.
       time: when, by the clock of the machine that wrote it; the order is that of the numbers.
-      by: the requesting key; null if no key was sent or the service itself acted.
+      by: the requesting key, by the id of the first one of its rotations; null if no key was sent or the service itself acted.
       previous: digest of the entry before.
       act: what happened.
     """

@@ -15,6 +15,7 @@ from zetadp.app.ledgers.resources import Balance, Head, Ledger, Reservation, bal
 from zetadp.app.ledgers.rows import analyst_row
 from zetadp.app.ledgers.states import LedgerState
 from zetadp.app.ledgers.sums import Sums
+from zetadp.app.tables.access import KeyRow
 from zetadp.app.tables.ledgers import LedgerEntryRow, LedgerJobRow, LedgerRow, LedgerUserRow
 from zetadp.mechanisms.errors import InvalidParameter
 
@@ -125,6 +126,14 @@ def check_for_jobs(definition: LedgerDefinition) -> None:
         raise InvalidParameter(
             "ledger", "one that protects a data set as a whole: a job doesn't say whose records it uses", definition.name
         )
+
+
+def check_quota_keys(session: Session, tenant: str, definition: LedgerDefinition) -> None:
+    """Raises InvalidParameter: a quota names a key that another one was rotated to, by which nothing is ever reserved."""
+    quotas = definition.rules.quotas if definition.rules is not None and definition.rules.quotas is not None else ()
+    rotated = select(KeyRow.id, KeyRow.principal).where(KeyRow.tenant == tenant, KeyRow.id != KeyRow.principal)
+    for key, principal in session.execute(rotated.where(KeyRow.id.in_([quota.key for quota in quotas])).order_by(KeyRow.id)):
+        raise InvalidParameter("rules.quotas", f"of keys by the first of their rotations, {principal} here", key)
 
 
 def check_job_rules(definition: LedgerDefinition, key: str | None, purpose: str | None) -> None:

@@ -42,7 +42,7 @@ def create_ledger(
     definition: LedgerDefinition, caller: Holder, service: Service, response: Response, idempotency_key: IdempotencyKey = None
 ) -> Ledger:
     """States the budget, its neighbours, and what it protects: a data set as a whole, or each of its users."""
-    ledger = service.create(caller.tenant, definition, caller.key_id, idempotency_key)
+    ledger = service.create(caller.tenant, definition, caller.principal, idempotency_key)
     response.headers["Location"] = f"/v1/ledgers/{ledger.id}"
     return ledger
 
@@ -64,7 +64,7 @@ def read_ledger(ledger_id: LedgerId, caller: Holder, service: Service) -> Ledger
 @router.post("/{ledger_id}/close", summary="Close a ledger")
 def close_ledger(ledger_id: LedgerId, caller: Holder, service: Service, idempotency_key: IdempotencyKey = None) -> Ledger:
     """It never admits anything again; open reservations can still be settled. Closing twice has no further effect."""
-    return service.close(caller.tenant, ledger_id, caller.key_id, idempotency_key)
+    return service.close(caller.tenant, ledger_id, caller.principal, idempotency_key)
 
 
 @router.get("/{ledger_id}/users/{user}", summary="Read a user's balance")
@@ -83,7 +83,7 @@ def create_reservation(
     idempotency_key: IdempotencyKey = None,
 ) -> Reservation:
     """Sets a spend aside before its noise is drawn. If it doesn't fit: 409 with `requested` and `remaining`, and nothing is spent."""
-    made = service.reserve(caller.tenant, ledger_id, reservation, caller.key_id, idempotency_key)
+    made = service.reserve(caller.tenant, ledger_id, reservation, caller.principal, idempotency_key)
     response.headers["Location"] = f"/v1/ledgers/{ledger_id}/reservations/{made.id}"
     return made
 
@@ -119,7 +119,7 @@ def commit_reservation(
     idempotency_key: IdempotencyKey = None,
 ) -> Reservation:
     """Counts all of it, or the part that was really released, as spent. Only what was never released becomes free again."""
-    return service.commit(caller.tenant, ledger_id, reservation_id, request.released, caller.key_id, idempotency_key)
+    return service.commit(caller.tenant, ledger_id, reservation_id, request.released, caller.principal, idempotency_key)
 
 
 @router.post("/{ledger_id}/reservations/{reservation_id}/approve", summary="Approve a reservation")
@@ -127,7 +127,7 @@ def approve_reservation(
     *, ledger_id: LedgerId, reservation_id: ReservationId, caller: Holder, service: Service, idempotency_key: IdempotencyKey = None
 ) -> Reservation:
     """By another key than the one that made it, on a ledger whose rules ask for that. Approving twice has no further effect."""
-    return service.approve(caller.tenant, ledger_id, reservation_id, caller.key_id, idempotency_key)
+    return service.approve(caller.tenant, ledger_id, reservation_id, caller.principal, idempotency_key)
 
 
 @router.post("/{ledger_id}/reservations/{reservation_id}/release", summary="Release a reservation")
@@ -135,7 +135,7 @@ def release_reservation(
     *, ledger_id: LedgerId, reservation_id: ReservationId, caller: Holder, service: Service, idempotency_key: IdempotencyKey = None
 ) -> Reservation:
     """Frees all of it: nothing of it was released, and nothing will be."""
-    return service.release(caller.tenant, ledger_id, reservation_id, caller.key_id, idempotency_key)
+    return service.release(caller.tenant, ledger_id, reservation_id, caller.principal, idempotency_key)
 
 
 @router.get("/{ledger_id}/entries", summary="Read a ledger's history")

@@ -12,7 +12,11 @@ from zetadp.app.ledgers.entries import Act, Approved, Closed, Entry, Opened, Ren
 @final
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """The sender of a request, and how to recognise a repeated request: the digest of the request that came with the key."""
+    """The sender of a request, and how to recognise a repeated request: the digest of the request that came with the key.
+
+    ``key_id`` is the principal: the id of the first key of its rotations, so that a rotated key settles what it reserved before and can't
+    approve it.
+    """
 
     key_id: str | None = None
     idempotency_key: str | None = None

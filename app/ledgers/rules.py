@@ -24,7 +24,7 @@ class Quota(Value):
     r"""How much of the budget one analyst may spend.
 
     Attributes:
-      key: the id of the analyst's key.
+      key: the id of the analyst's key, of its first one where it was rotated: the quota is that of all of them.
       share: of every limit of the budget, in (0, 1]. The budget stays the cap for all together: shares may add up to more than 1.
     """
 

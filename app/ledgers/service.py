@@ -24,6 +24,7 @@ from zetadp.app.ledgers.pricing import price_of
 from zetadp.app.ledgers.projections import projected
 from zetadp.app.ledgers.queries import (
     check_not_held,
+    check_quota_keys,
     found_ledger,
     found_reservation,
     ledger_of,
@@ -73,7 +74,10 @@ class LedgerService:
         self._reservations = GroupCommit(self._reserve_all)
 
     def create(self, tenant: str, definition: LedgerDefinition, by: str | None, key: str | None) -> Ledger:
-        """Make a ledger; with a key that was used before, return the one it made then. Raises LedgerNameTaken, LedgerKeyReused."""
+        """Make a ledger; with a key that was used before, return the one it made then.
+
+        Raises LedgerNameTaken, LedgerKeyReused; InvalidParameter: a quota names a key that another one was rotated to.
+        """
         requester = _requester(by, key, "create", definition)
         try:
             return self._create(tenant, definition, requester)
@@ -256,6 +260,7 @@ class LedgerService:
                     return ledger_of(session, before)
             if session.scalar(select(LedgerRow.id).where(LedgerRow.tenant == tenant, LedgerRow.name == definition.name)) is not None:
                 raise LedgerNameTaken(definition.name)
+            check_quota_keys(session, tenant, definition)
             moment, ledger_id = now(), new_id()
             opened = Opened(definition=definition)
             entry = Entry(ledger=ledger_id, number=1, time=moment, by=requester.key_id, previous=BEFORE_THE_FIRST, act=opened)

@@ -48,4 +48,4 @@ async def job_service(request: Request, caller: Annotated[Caller, Depends(requir
     Async, since a plain function costs a change of thread.
     """
     state = request.app.state
-    return JobService(state.settings, state.database, state.queue, caller.tenant, caller.key_id)
+    return JobService(state.settings, state.database, state.queue, caller.tenant, caller.principal)

@@ -32,4 +32,4 @@ def project_ledger(ledger_id: LedgerId, request: ProjectionRequest, caller: Hold
         with found_by(finder_of(settings, database, caller.tenant)), kept_in(settings.facts_dir):
             spend = plan_of(request.spec).event
     assert spend is not None  # exactly one of the three is given
-    return service.project(caller.tenant, ledger_id, spend, request.user, caller.key_id)
+    return service.project(caller.tenant, ledger_id, spend, request.user, caller.principal)

@@ -81,14 +81,14 @@ class JobService:
     r"""The jobs of one tenant; it can't see those of another.
 
     Args:
-      key_id: of whoever asks, to whose quota of a ledger a job counts; None where no key was sent.
+      principal: who asks, to whose quota of a ledger a job counts: the id of the first of its rotated keys; None where no key was sent.
     """
 
-    def __init__(self, settings: Settings, database: Database, queue: JobQueue, tenant: str, key_id: str | None = None) -> None:
+    def __init__(self, settings: Settings, database: Database, queue: JobQueue, tenant: str, principal: str | None = None) -> None:
         self._settings = settings
         self._database = database
         self._queue = queue
-        self._tenant, self._key_id = tenant, key_id
+        self._tenant, self._principal = tenant, principal
         self._destinations = Destinations(settings)
 
     @property
@@ -201,7 +201,7 @@ class JobService:
                 if state is JobState.PREPARING and row.ledger is not None:
                     self._checked_ledger(session, row.ledger, row.purpose)
                 self._check_data(session, row)
-                row.worker_deaths, row.ran_seconds, row.events_deleted, row.spender = 0, 0.0, None, self._key_id
+                row.worker_deaths, row.ran_seconds, row.events_deleted, row.spender = 0, 0.0, None, self._principal
                 charge_again(session, row)
             reason = None
             if state is JobState.QUEUED and before is not state and (waiting := unapproved(session, row)) is not None:
@@ -279,7 +279,7 @@ class JobService:
         row = found_ledger(session, self._tenant, ledger_id)
         definition = stored_definition(row.definition)
         check_for_jobs(definition)
-        check_job_rules(definition, self._key_id, purpose)
+        check_job_rules(definition, self._principal, purpose)
         if row.state != LedgerState.OPEN:
             raise LedgerClosed(ledger_id)
         return definition
@@ -314,7 +314,7 @@ class JobService:
                 timeout_seconds=asked.timeout_seconds if asked else None,
                 ledger=asked.ledger if asked else None,
                 purpose=asked.purpose if asked else None,
-                spender=self._key_id,
+                spender=self._principal,
                 traceparent=traceparent(),
             )
             session.add(row)

@@ -14,12 +14,16 @@ from zetadp.app.tables.tenants import TENANT_LENGTH
 
 @final
 class KeyRow(Base):
-    """A key without its secret: only the secret's SHA-256 is stored. A revoked key stays, so that the audit log's names keep a meaning."""
+    """A key without its secret: only the secret's SHA-256 is stored. A revoked key stays, so that the audit log's names keep a meaning.
+
+    ``principal`` is the id of the first key of its rotations, its own where it wasn't made by one.
+    """
 
     __tablename__ = "access_keys"
 
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
     tenant: Mapped[str] = mapped_column(String(TENANT_LENGTH))
+    principal: Mapped[str] = mapped_column(String(32))
     name: Mapped[str] = mapped_column(String(100))
     secret_sha256: Mapped[str] = mapped_column(String(64))
     scopes: Mapped[list[str]] = mapped_column(JSON())

@@ -21,7 +21,7 @@ class JobRow(Base):
 
     ``attempt`` counts the starts and is the fencing token: only the latest start may write events or end the job. ``holder`` is the token
     of the lease of the worker that has the job in hand or prepares it, and null otherwise. ``ledger`` is the budget that its plan is
-    reserved from before it is queued, ``purpose`` what for, and ``spender`` the key that submitted or last retried it. ``resources`` is
+    reserved from before it is queued, ``purpose`` what for, ``spender`` the principal that sent or last retried it. ``resources`` is
     what was asked of machines; ``device``, ``gpus``, ``gpu_kind`` and ``memory_bytes`` are what each of its ``machines`` must have.
     ``worker_deaths`` counts the starts whose worker was lost, ``ran_seconds`` the time in hand over all attempts; a retry resets both.
     ``files_deleted``: when its folder was given up, checkpoint, log and artifacts; it can't be tried again then. ``events_deleted``: when

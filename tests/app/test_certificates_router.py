@@ -49,7 +49,7 @@ def client(settings: Settings, envelope: bytes) -> Iterator[TestClient]:
     app = FastAPI()
     app.state.settings, app.state.database = settings, database
     app.include_router(router)
-    caller = Caller(tenant="default", key_id="1", scopes=frozenset(Scope))
+    caller = Caller(tenant="default", key_id="1", principal="1", scopes=frozenset(Scope))
     app.dependency_overrides[requires(Scope.SUBMIT)] = lambda: caller
 
     @app.exception_handler(CertificateNotFound)

@@ -29,6 +29,7 @@ def _create_tables() -> None:
         "access_keys",
         sa.Column("id", sa.String(32), nullable=False),
         sa.Column("tenant", sa.String(63), nullable=False),
+        sa.Column("principal", sa.String(32), nullable=False),
         sa.Column("name", sa.String(100), nullable=False),
         sa.Column("secret_sha256", sa.String(64), nullable=False),
         sa.Column("scopes", sa.JSON(), nullable=False),
