@@ -14,6 +14,7 @@ from typing import Annotated, Literal, final
 from pydantic import AwareDatetime, Field, ValidationError
 
 from zetadp.accountants.filters import Steps
+from zetadp.app.ledgers.errors import EntryUnreadable
 from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Spent, UserName
 from zetadp.app.ledgers.rules import Purpose
 from zetadp.mechanisms.base import Value, is_absent
@@ -156,6 +157,22 @@ class Unreadable(Value):
     """What no entry says: the stored text is none. The service never wrote it; a verification names it."""
 
     kind: Literal["unreadable"] = "unreadable"
+
+
+def read_entry(number: int, text: str) -> Entry:
+    """The entry of this number with this text. Raises EntryUnreadable."""
+    try:
+        return Entry.model_validate_json(text)
+    except ValidationError as invalid:
+        raise EntryUnreadable(number) from invalid
+
+
+def read_reserved(number: int, text: str) -> Reserved:
+    """What the entry of this number reserved. Raises EntryUnreadable: it isn't one that did."""
+    act = read_entry(number, text).act
+    if not isinstance(act, Reserved):
+        raise EntryUnreadable(number)
+    return act
 
 
 @final

@@ -51,6 +51,16 @@ class LedgerClosed(LedgerError):
         super().__init__(f"ledger {ledger_id!r} is closed")
 
 
+class EntryUnreadable(LedgerError):
+    """The stored text of an entry isn't what the service wrote: nothing is decided by it."""
+
+    problem = ProblemType(409, "ledger-entry-unreadable", "An entry of the ledger can't be read.")
+
+    def __init__(self, entry: int) -> None:
+        self.entry = entry
+        super().__init__(f"entry {entry} of the ledger's history can't be read: somebody changed what is stored; verify the ledger")
+
+
 class ReservationSettled(LedgerError):
     """The reservation was already committed or released, or it has lapsed; that is final."""
 

@@ -3,13 +3,12 @@ r"""Reading ledgers, inside the caller's transaction and without any lock."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from zetadp.app.ledgers.entries import Approved, Entry, Reserved, Settlement
-from zetadp.app.ledgers.errors import LedgerNotFound, ReservationHeld, ReservationNotFound
+from zetadp.app.ledgers.entries import Approved, Reserved, Settlement, read_entry, read_reserved
+from zetadp.app.ledgers.errors import EntryUnreadable, LedgerNotFound, ReservationHeld, ReservationNotFound
 from zetadp.app.ledgers.ledger_definition import LedgerDefinition, stored_definition
 from zetadp.app.ledgers.resources import Balance, Head, Ledger, Reservation, balance_of, reservation_of
 from zetadp.app.ledgers.rows import analyst_row
@@ -74,30 +73,52 @@ def user_balance(session: Session, row: LedgerRow, user: str) -> Balance:
     return balance_of(stored_definition(row.definition), sums_of(session, row, user))
 
 
-def reservations_of(session: Session, made: Sequence[LedgerEntryRow]) -> list[Reservation]:
-    """The reservations that these entries made, all of one ledger, as the interface shows them."""
+def reservations_of(session: Session, made: Sequence[LedgerEntryRow]) -> tuple[list[Reservation], list[int]]:
+    """The reservations that these entries of one ledger made, as far as they can be read, and the numbers of the entries that can't."""
     ids = [row.reservation_id for row in made]
-    wanted = select(LedgerEntryRow.reservation_id, LedgerEntryRow.number, LedgerEntryRow.text)
-    query = wanted.where(LedgerEntryRow.reservation_id.in_(ids), LedgerEntryRow.settles > 0)
-    found = session.execute(query.where(LedgerEntryRow.ledger_id == made[0].ledger_id)) if made else ()
-    later = [(name, number, Entry.model_validate_json(text)) for name, number, text in found]
-    approved = {name: entry.by for name, _, entry in later if isinstance(entry.act, Approved)}
-    settled = {name: (cast("Settlement", entry.act), number) for name, number, entry in later if not isinstance(entry.act, Approved)}
-    return [
-        reservation_of(row.ledger_id, _reserved(row.text), row.number, settled.get(row.reservation_id), approved.get(row.reservation_id))
-        for row in made
-    ]
+    later: dict[str | None, list[tuple[int, str]]] = {}
+    if made:
+        wanted = select(LedgerEntryRow.reservation_id, LedgerEntryRow.number, LedgerEntryRow.text)
+        query = wanted.where(LedgerEntryRow.reservation_id.in_(ids), LedgerEntryRow.settles > 0)
+        for name, number, text in session.execute(query.where(LedgerEntryRow.ledger_id == made[0].ledger_id)):
+            later.setdefault(name, []).append((number, text))
+    found: list[Reservation] = []
+    unreadable: list[int] = []
+    for row in made:
+        try:
+            found.append(_reservation(row, later.get(row.reservation_id, [])))
+        except EntryUnreadable as broken:
+            unreadable.append(broken.entry)
+    return found, unreadable
+
+
+def _reservation(row: LedgerEntryRow, later: Sequence[tuple[int, str]]) -> Reservation:
+    """The reservation that this entry made, with the later entries about it. Raises EntryUnreadable."""
+    made, approved_by, settled = read_reserved(row.number, row.text), None, None
+    for number, text in later:
+        entry = read_entry(number, text)
+        if isinstance(entry.act, Approved):
+            approved_by = entry.by
+        elif isinstance(entry.act, Settlement):
+            settled = (entry.act, number)
+        else:
+            raise EntryUnreadable(number)
+    return reservation_of(row.ledger_id, made, row.number, settled, approved_by)
 
 
 def found_reservation(session: Session, ledger_id: str, reservation_id: str) -> Reservation:
-    """A reservation of this ledger. Raises ReservationNotFound."""
-    return reservations_of(session, [_made(session, ledger_id, reservation_id)])[0]
+    """A reservation of this ledger. Raises ReservationNotFound, EntryUnreadable."""
+    found, unreadable = reservations_of(session, [_made(session, ledger_id, reservation_id)])
+    if unreadable:
+        raise EntryUnreadable(unreadable[0])
+    return found[0]
 
 
 def found_reserved(session: Session, tenant: str, ledger_id: str, reservation_id: str) -> Reserved:
-    """The entry that made a reservation, which never changes. Raises LedgerNotFound, ReservationNotFound."""
+    """The entry that made a reservation, which never changes. Raises LedgerNotFound, ReservationNotFound, EntryUnreadable."""
     found_ledger(session, tenant, ledger_id)
-    return _reserved(_made(session, ledger_id, reservation_id).text)
+    made = _made(session, ledger_id, reservation_id)
+    return read_reserved(made.number, made.text)
 
 
 def _made(session: Session, ledger_id: str, reservation_id: str) -> LedgerEntryRow:
@@ -106,10 +127,6 @@ def _made(session: Session, ledger_id: str, reservation_id: str) -> LedgerEntryR
     if row is None:
         raise ReservationNotFound(ledger_id, reservation_id)
     return row
-
-
-def _reserved(text: str) -> Reserved:
-    return cast("Reserved", Entry.model_validate_json(text).act)
 
 
 def check_not_held(session: Session, tenant: str, ledger_id: str, reservation_id: str) -> None:

@@ -113,9 +113,14 @@ class Reservation(Value):
 
 @final
 class ReservationPage(Value):
-    """Reservations, newest first; ``next`` is the cursor of the following page, null on the last."""
+    r"""Reservations, newest first; ``next`` is the cursor of the following page, null on the last.
+
+    Attributes:
+      unreadable: numbers of entries that can't be read: the reservations of this page that they made or settled aren't shown.
+    """
 
     reservations: tuple[Reservation, ...]
+    unreadable: tuple[int, ...]
     next: int | None
 
 

@@ -182,8 +182,9 @@ class LedgerService:
             query = query.where(made.number < before)
         with self._database.reading() as session:
             rows = list(session.scalars(query))
-            found = reservations_of(session, rows[:limit])
-        return ReservationPage(reservations=tuple(found), next=rows[limit - 1].number if len(rows) > limit else None)
+            found, unreadable = reservations_of(session, rows[:limit])
+        older = rows[limit - 1].number if len(rows) > limit else None
+        return ReservationPage(reservations=tuple(found), unreadable=tuple(unreadable), next=older)
 
     def entries(self, tenant: str, ledger_id: str, after: int, limit: int) -> EntryPage:
         """At most ``limit`` entries with higher numbers, in order. Raises LedgerNotFound."""

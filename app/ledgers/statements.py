@@ -12,6 +12,9 @@ from zetadp.app.tables.ledgers import LedgerEntryRow, LedgerLapseRow, LedgerRow,
 LAPSES_AT_ONCE = 100
 """Overdue reservations that one transaction settles, so that its time stays bounded."""
 
+LOOK_AGAIN_SECONDS = 60.0
+"""When to check again an overdue reservation of a job that hasn't ended."""
+
 
 def _table(row: type[Base]) -> Table:
     table = row.__table__
@@ -34,12 +37,12 @@ USED_KEY = select(ENTRIES.c.request_sha256, ENTRIES.c.reservation_id).where(
     ENTRIES.c.ledger_id == bindparam("ledger"), ENTRIES.c.idempotency_key == bindparam("key")
 )
 RESERVATION = (
-    select(ENTRIES.c.kind, ENTRIES.c.text)
+    select(ENTRIES.c.number, ENTRIES.c.kind, ENTRIES.c.text)
     .where(ENTRIES.c.ledger_id == bindparam("ledger"), ENTRIES.c.reservation_id == bindparam("reservation"))
     .order_by(ENTRIES.c.settles)
 )
 OVERDUE = (
-    select(LAPSES.c.reservation_id, ENTRIES.c.text)
+    select(LAPSES.c.reservation_id, ENTRIES.c.number, ENTRIES.c.text)
     .join(ENTRIES, (ENTRIES.c.ledger_id == LAPSES.c.ledger_id) & (ENTRIES.c.reservation_id == LAPSES.c.reservation_id))
     .where(LAPSES.c.ledger_id == bindparam("ledger"), LAPSES.c.look_at <= bindparam("moment"), ENTRIES.c.settles == 0)
     .order_by(LAPSES.c.look_at)

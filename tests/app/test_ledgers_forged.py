@@ -94,7 +94,7 @@ PART = Committed(reservation="r", released=pure(0.25), charge=steps(0.25))
     ("definition", "acts"),
     [
         (ledger(), [MADE, (2.0, EVE, PART)]),
-        (RENEWED, [MADE, (91.0, None, Renewed(period=1)), (91.0, None, ALL)]),
+        (RENEWED, [MADE, (91.0, None, Renewed(period=1)), (91.0, ANN, ALL)]),
         (QUOTAS, [(1.0, ANN, reserved(HALF, analyst=ANN)), (2.0, ANN, Released(reservation="r"))]),
         (APPROVALS, [MADE, AGREED, (3.0, ANN, ALL)]),
         (APPROVALS, [MADE, AGREED, (3.0, BEN, PART)]),
@@ -142,6 +142,8 @@ def test_what_the_service_writes_is_sound(definition: LedgerDefinition, acts: li
         (APPROVALS, [MADE, AGREED, (3.0, None, PART)], "only by the key that approved it"),
         (APPROVALS, [(1.0, ANN, reserved(HALF, job="j")), (3.0, None, ALL)], "entry 3: it was committed without an approval"),
         (APPROVALS, [MADE, AGREED, (3.0, EVE, ALL)], "only by the key that made or the one that approved it"),
+        (ledger(), [MADE, (3.0, None, ALL)], "entry 3: it was settled without a key, and no job made it"),
+        (ledger(), [MADE, (3.0, None, Released(reservation="r"))], "entry 3: it was settled without a key, and no job made it"),
         (APPROVALS, [MADE, (3.0, ANN, ALL)], "entry 3: it was committed without an approval"),
     ],
 )

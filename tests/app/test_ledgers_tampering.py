@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
-from tests.app.ledgers_harness import TENANT, databases, opened, pure, reserved
+from tests.app.ledgers_harness import TENANT, databases, definition, opened, pure, reserved
 from zetadp.accountants.filters import PureBudget
-from zetadp.app.kit.database import Database
+from zetadp.app.kit.database import Database, now
 from zetadp.app.ledgers.entries import digest
+from zetadp.app.ledgers.errors import EntryUnreadable
+from zetadp.app.ledgers.ledger_definition import LedgerDefinition
 from zetadp.app.ledgers.queries import found_ledger
-from zetadp.app.ledgers.requests import Expiry
+from zetadp.app.ledgers.requests import Expiry, ReservationRequest
 from zetadp.app.ledgers.resources import Head, Ledger
 from zetadp.app.ledgers.service import LedgerService
 from zetadp.app.ledgers.verification.replay import ChainReport, verify_history
@@ -89,11 +93,62 @@ def test_a_changed_figure_with_a_digest_to_match_is_found_by_the_next_entry(busy
         "UPDATE ledgers SET name = 'other'",
         "UPDATE ledgers SET definition = replace(definition, '1.0', '2.0')",
         "DELETE FROM ledger_lapses",
+        "UPDATE ledgers SET created = '2020-01-01 00:00:00.000000'",
+        "UPDATE ledgers SET next_lapse = NULL",
+        "UPDATE ledgers SET next_lapse = '2120-01-01 00:00:00.000000'",
+        "UPDATE ledger_lapses SET look_at = '2020-01-01 00:00:00.000000'",
+        "UPDATE ledger_lapses SET look_at = '2120-01-01 00:00:00.000000'",
     ],
 )
 def test_tampering_with_what_is_kept_beside_the_entries_is_found(busy: Busy, tampering: str) -> None:
     changed, report = verified_after(busy, tampering)
     assert (changed, report.verdict) == (1, "broken")
+
+
+@pytest.fixture
+def two_reservations(tmp_path: Path) -> Generator[tuple[Database, LedgerService, Ledger, list[str]]]:
+    """A ledger with two reservations, the first one approved and committed, in a database that lets entries be changed."""
+    with databases("sqlite", tmp_path) as database:
+        service = LedgerService(database, 10.0)
+        document = definition(PureBudget(epsilon=1.0)).model_dump(mode="json") | {"rules": {"approval": "second_key"}}
+        ledger = service.create(TENANT, LedgerDefinition.model_validate(document), None, None)
+        request = ReservationRequest(spend=pure(0.25), expiry=Expiry(seconds=60.0, then="refunded"))
+        first, second = (service.reserve(TENANT, ledger.id, request, "ann", None).id for _ in range(2))
+        service.approve(TENANT, ledger.id, first, "ben", None)
+        service.commit(TENANT, ledger.id, first, None, "ann", None)
+        with database.writing() as session:
+            session.connection().exec_driver_sql("DROP TRIGGER ledger_entries_no_update")
+        yield database, service, ledger, [first, second]
+
+
+@pytest.mark.parametrize(("kind", "number"), [("reserved", 2), ("approved", 4), ("committed", 5)])
+@pytest.mark.parametrize("text", ["''", "substr(text, 2)", "(SELECT text FROM ledger_entries WHERE number = 1)"])
+def test_reservations_that_can_be_read_are_shown_and_an_entry_that_cannot_is_named(
+    two_reservations: tuple[Database, LedgerService, Ledger, list[str]], kind: str, number: int, text: str
+) -> None:
+    database, service, ledger, (first, second) = two_reservations
+    with database.writing() as session:
+        changed = f"UPDATE ledger_entries SET text = {text} WHERE number = {number} AND kind = '{kind}'"
+        assert session.connection().exec_driver_sql(changed).rowcount == 1
+    page = service.reservations(TENANT, ledger.id, None, None, 10)
+    assert ([one.id for one in page.reservations], page.unreadable) == ([second], (number,))
+    with pytest.raises(EntryUnreadable, match=f"entry {number} of the ledger's history can't be read"):
+        service.reservation(TENANT, ledger.id, first)
+
+
+def test_an_overdue_reservation_that_cannot_be_read_stays_reserved(
+    two_reservations: tuple[Database, LedgerService, Ledger, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, service, ledger, (_, second) = two_reservations
+    with database.writing() as session:
+        session.connection().exec_driver_sql("UPDATE ledger_entries SET text = '' WHERE number = 3")
+    for module in ("book", "service"):
+        monkeypatch.setattr(f"zetadp.app.ledgers.{module}.now", lambda: now() + timedelta(days=1))
+    balance = service.get(TENANT, ledger.id).balance
+    assert balance is not None
+    assert (balance.limits[0].reserved, balance.open_reservations) == (0.25, 1)
+    with pytest.raises(EntryUnreadable, match="entry 3"):
+        service.release(TENANT, ledger.id, second, "ann", None)
 
 
 def test_a_rewritten_history_is_found_by_whoever_noted_a_digest(busy: Busy) -> None:

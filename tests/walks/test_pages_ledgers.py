@@ -181,6 +181,16 @@ def test_a_check_that_left_something_out_is_not_shown_as_verified(page: Any, cli
     assert "Price not recomputed within the limit: 2 entries (3, 5)." in page.inner_text("#verification")
 
 
+def test_an_entry_that_cannot_be_read_is_named_beside_the_reservations_that_can(page: Any, client: httpx2.Client, service: Service) -> None:
+    of = ledger(client, "damaged", {"kind": "gdp", "mu": 1.0})
+    made = reserve(client, of, 0.1)
+    told = client.get(f"/v1/ledgers/{of}/reservations").json() | {"unreadable": [7]}
+    page.route("**/reservations?*", lambda route: route.fulfill(json=told))
+    open_(page, service, of)
+    page.locator("#unreadable li", has_text="Entry 7 can't be read.").wait_for()
+    page.locator("#reservations tr", has_text=made[:12]).wait_for()
+
+
 def test_a_spend_that_is_an_event_says_what_was_released_and_what_is_only_declared(
     page: Any, client: httpx2.Client, service: Service
 ) -> None:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Literal, final
+from typing import Literal, NamedTuple, final
 
 from pydantic import ValidationError
 
@@ -77,6 +77,14 @@ class ChainReport(Value):
     not_read: int
 
 
+class SettledForJob(NamedTuple):
+    """The entry of this number, by the service itself, settles what was reserved for a job."""
+
+    entry: int
+    act: Committed | Released
+    job: str
+
+
 @final
 class _Broken(Exception):
     """A rule that an entry breaks."""
@@ -99,6 +107,7 @@ class Replay:
     latest: datetime | None = None
     makers: dict[str, str | None] = field(default_factory=dict[str, str | None])
     approved: dict[str, str] = field(default_factory=dict[str, str])
+    by_service: list[SettledForJob] = field(default_factory=list["SettledForJob"])
     prices: Prices = field(default_factory=Prices)
     problems: list[str] = field(default_factory=list[str])
 
@@ -294,6 +303,10 @@ class Replay:
         is_whole = isinstance(act, Committed) and act.released is None
         if not is_by_service(made, by):
             rules.check_settler(act.reservation, by, self.makers[act.reservation], approver, frees=not is_whole)
+            if by is None and self.makers[act.reservation] is not None:
+                self.note("it was settled without a key, and no job made it")
+        elif made.job is not None:
+            self.by_service.append(SettledForJob(self.number, act, made.job))
 
     def _known(self) -> LedgerDefinition:
         if self.definition is None:

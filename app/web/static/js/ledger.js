@@ -138,6 +138,10 @@ async function reservations(cursor = null) {
   const rows = page.reservations.map(reservation);
   if (cursor === null) byId("reservations").replaceChildren(...rows);
   else byId("reservations").append(...rows);
+  const unreadable = page.unreadable.map((entry) => el("li", {}, `Entry ${entry} can't be read. Somebody changed what is stored; what it says of a reservation isn't shown. Check the whole history.`));
+  if (cursor === null) byId("unreadable").replaceChildren(...unreadable);
+  else byId("unreadable").append(...unreadable);
+  byId("unreadable").hidden = !byId("unreadable").children.length;
   olderReservations = page.next;
   byId("more-reservations").hidden = page.next === null;
   byId("no-reservations").hidden = byId("reservations").rows.length > 0;
@@ -157,6 +161,8 @@ function act(given) {
       return `${given.reservation.slice(0, 12)} lapsed: ${given.then}`;
     case "approved":
       return `${given.reservation.slice(0, 12)} was approved by another key`;
+    case "unreadable":
+      return "can't be read: somebody changed what is stored";
     case "renewed":
       return `period ${given.period + 1} began: what was spent before no longer counts towards its limit`;
     default:
