@@ -44,6 +44,7 @@ from zetadp.app.operations.metrics import Metrics
 from zetadp.app.operations.router import router as operations_router
 from zetadp.app.papers.router import router as papers_router
 from zetadp.app.recipes.router import router as recipes_router
+from zetadp.app.submissions.approvals import router as approvals_router
 from zetadp.app.submissions.lifecycle import attached
 from zetadp.app.submissions.projections import router as projections_router
 from zetadp.app.submissions.router import calculations as calculations_router
@@ -159,6 +160,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.include_router(hardware_router, prefix="/v1")
     app.include_router(calculations_router, prefix="/v1")
     app.include_router(ledgers_router, prefix="/v1")
+    app.include_router(approvals_router, prefix="/v1")
     app.include_router(projections_router, prefix="/v1")
     app.include_router(uploads_router, prefix="/v1")
     app.include_router(data_sets_router, prefix="/v1")

@@ -115,6 +115,8 @@ def print_job(job: Job, *, as_json: bool) -> None:
         print_json(job)
         return
     out.print(f"job {job.id}  {job.state}", markup=False)
+    if job.waits_for is not None:
+        out.print(job.waits_for, markup=False)
     if job.progress is not None:
         spent = job.progress
         out.print(f"step {spent.step}/{spent.steps}  {cost(spent.epsilon, spent.delta, None)}", markup=False)

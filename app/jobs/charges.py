@@ -37,7 +37,7 @@ from zetadp.mechanisms.errors import InvalidParameter, PrivacyError
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
 from zetadp.trainer.specs.report import Failed, Stopped
 
-WAITS = "it waits for an approval by a second key: approve reservation {} of its ledger, then resume the job"
+WAITS = "waits for approval by a second key: once reservation {} of its ledger is approved, it goes on by itself"
 """Why a job is paused once it is prepared, with the id of its reservation."""
 
 PART_SECONDS = 2.0

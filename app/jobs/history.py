@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import func, select, union_all
 from sqlalchemy.orm import Session, aliased
 
-from zetadp.app.jobs.charges import settle_job
+from zetadp.app.jobs.charges import WAITS, settle_job
 from zetadp.app.jobs.events import JOB_EVENT, JobEvent, JobEventRecord, StateChanged
 from zetadp.app.kit.database import now
 from zetadp.app.tables.job_states import HELD_STATES, JobState
@@ -43,7 +43,7 @@ def last_number(session: Session, job_id: str) -> int:
 
 def change_state(session: Session, job: JobRow, state: JobState, reason: str | None = None) -> None:
     """Change a locked job to ``state``, and record it in the history and for webhooks; a job that ends settles with its ledger."""
-    job.state = state
+    job.state, job.awaits = state, None
     if state is JobState.RUNNING and job.started is None:
         job.started = now()
     job.finished = now() if state.is_final else None
@@ -55,6 +55,12 @@ def change_state(session: Session, job: JobRow, state: JobState, reason: str | N
         session.add(DeliveryRow(job_id=job.id, number=last_number(session, job.id), due=now(), tries=0))
     if state.is_final:
         settle_job(session, job, is_success=state is JobState.SUCCEEDED)
+
+
+def pause_for_approval(session: Session, job: JobRow, reservation_id: str) -> None:
+    """Pause a locked job until this reservation is approved."""
+    change_state(session, job, JobState.PAUSED, WAITS.format(reservation_id))
+    job.awaits = reservation_id
 
 
 def events_after(session: Session, job_id: str, number: int, kinds: Sequence[str], limit: int) -> list[JobEventRecord]:

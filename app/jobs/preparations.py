@@ -16,11 +16,11 @@ from sqlalchemy.orm import Session
 
 from zetadp.accountants.filters import Price
 from zetadp.app.jobs.attempts import end, lose
-from zetadp.app.jobs.charges import WAITS, charge_job, unapproved
+from zetadp.app.jobs.charges import charge_job, unapproved
 from zetadp.app.jobs.document import TrainingAsked, TrainingDocument, asked_training
 from zetadp.app.jobs.errors import LeaseLost
 from zetadp.app.jobs.events import Logged
-from zetadp.app.jobs.history import append, change_state, locked
+from zetadp.app.jobs.history import append, change_state, locked, pause_for_approval
 from zetadp.app.jobs.turns import take_next
 from zetadp.app.kit.database import Database
 from zetadp.app.ledgers.admission import Priced
@@ -123,7 +123,7 @@ class Preparations:
             if waiting is None:
                 change_state(session, job, JobState.QUEUED)
             else:
-                change_state(session, job, JobState.PAUSED, WAITS.format(waiting))
+                pause_for_approval(session, job, waiting)
 
     def fail(self, preparation: Preparation, reason: str, lines: Sequence[str] = ()) -> None:
         """End the job as failed; ``lines`` of the process's log go into its history before. Raises PreparationSuperseded."""

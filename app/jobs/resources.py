@@ -60,7 +60,7 @@ class JobSubmission(Value):
       webhook: an address to notify of every change of its state.
       ledger: the budget that its whole plan is reserved from before it is queued, or else the job fails; when it ends it settles what it
         released. If retried it is charged again, to whoever retries. Without a ledger no budget is kept. Where its rules ask for a second
-        key, the job is paused once it has been prepared, and can be resumed when its reservation is approved.
+        key, the job is paused once it has been prepared, and goes on by itself when its reservation is approved.
       purpose: what it is for, in the ledger's history; one of the purposes that the ledger's rules name, if they do.
     """
 
@@ -141,6 +141,7 @@ class Job(Value):
       caveats: what voids that epsilon or isn't protected by it, the most serious first; empty for a calculation.
       metrics: as last measured on the held-out records, by name, and whether those are public or noise covers them; null before.
       failure: why it failed, with the field if its spec doesn't fit its data; null otherwise.
+      waits_for: what a paused job waits for before it goes on by itself: approval by a second key; null otherwise.
       files_deleted: when its files (including a calculation's result) were deleted after their retention time; null while they exist.
       certificate: id of its certificate; null until a training has succeeded.
       charge: the budget that it is charged to; null if it was submitted without one.
@@ -168,6 +169,7 @@ class Job(Value):
     caveats: tuple[str, ...]
     metrics: Metrics | None
     failure: str | None
+    waits_for: str | None
     files_deleted: datetime | None
     certificate: str | None
     charge: JobCharge | None

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from zetadp.app.certificates.words import caveats
 from zetadp.app.jobs.calculation import KINDS, CalculationKind
-from zetadp.app.jobs.charges import ledgers_of
+from zetadp.app.jobs.charges import WAITS, ledgers_of
 from zetadp.app.jobs.document import TrainingAsked, asked_training, planned_units
 from zetadp.app.jobs.events import JobEvent, StateChanged
 from zetadp.app.jobs.history import latest
@@ -132,6 +132,7 @@ def _resource(
         caveats=() if training is None else caveats.of_run(training.spec),
         metrics=metrics if isinstance(metrics, Metrics) else None,
         failure=changed.reason if isinstance(changed, StateChanged) and changed.state is JobState.FAILED else None,
+        waits_for=None if row.awaits is None else WAITS.format(row.awaits),
         files_deleted=row.files_deleted,
         certificate=certificate,
         charge=_charge(row, charged),

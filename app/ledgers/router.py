@@ -122,14 +122,6 @@ def commit_reservation(
     return service.commit(caller.tenant, ledger_id, reservation_id, request.released, caller.principal, idempotency_key)
 
 
-@router.post("/{ledger_id}/reservations/{reservation_id}/approve", summary="Approve a reservation")
-def approve_reservation(
-    *, ledger_id: LedgerId, reservation_id: ReservationId, caller: Holder, service: Service, idempotency_key: IdempotencyKey = None
-) -> Reservation:
-    """By another key than the one that made it, on a ledger whose rules ask for that. Approving twice has no further effect."""
-    return service.approve(caller.tenant, ledger_id, reservation_id, caller.principal, idempotency_key)
-
-
 @router.post("/{ledger_id}/reservations/{reservation_id}/release", summary="Release a reservation")
 def release_reservation(
     *, ledger_id: LedgerId, reservation_id: ReservationId, caller: Holder, service: Service, idempotency_key: IdempotencyKey = None

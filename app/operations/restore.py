@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, final
 
-from sqlalchemy import Connection, and_, delete, func, inspect, select, text
+from sqlalchemy import Connection, and_, delete, func, inspect, select, text, update
 from sqlalchemy.orm import Session
 
 from zetadp.app.access.audit_log import local_event
@@ -257,6 +257,8 @@ def _hold_jobs(session: Session, manifest: Manifest, *, jobs_go_on: bool) -> Ite
     """Hold the jobs that waited or that a worker held: no worker has them any more."""
     reason = f"restored from the backup of {manifest.made.isoformat()}"
     waiting = [JobState.PREPARING, JobState.QUEUED]
+    if not jobs_go_on:
+        session.execute(update(JobRow).values(awaits=None))  # an approval mustn't start what may have run after the backup
     unfinished = select(JobRow.id).where(JobRow.state.in_([*waiting, *HELD_STATES])).order_by(JobRow.id)
     for job_id in session.scalars(unfinished).all():
         job = locked(session, job_id)

@@ -47,5 +47,10 @@ async def job_service(request: Request, caller: Annotated[Caller, Depends(requir
 
     Async, since a plain function costs a change of thread.
     """
+    return jobs_of(request, caller)
+
+
+def jobs_of(request: Request, caller: Caller) -> JobService:
+    """The jobs of the caller's tenant, whatever its key is for."""
     state = request.app.state
     return JobService(state.settings, state.database, state.queue, caller.tenant, caller.principal)

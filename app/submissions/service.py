@@ -15,12 +15,12 @@ from zetadp.app.certificates.facts.statement import CERTIFICATE_FILE
 from zetadp.app.certificates.log.storing import stored_envelope
 from zetadp.app.certificates.policy.reading import operators_policy
 from zetadp.app.jobs.calculation import Calculation, CalculationDocument, CalculationResult
-from zetadp.app.jobs.charges import WAITS, charge_again, unapproved
+from zetadp.app.jobs.charges import charge_again, unapproved
 from zetadp.app.jobs.document import TrainingAsked, asked_training, waiting_state
 from zetadp.app.jobs.errors import ArtifactNotFound, IdempotencyConflict, JobConflict, JobNotFound, TooManyJobs
 from zetadp.app.jobs.events import HISTORY, Artifact, ArtifactsStored, JobEventRecord
 from zetadp.app.jobs.folders import RESULT
-from zetadp.app.jobs.history import change_state, events_after, last_number, latest, locked
+from zetadp.app.jobs.history import change_state, events_after, last_number, latest, locked, pause_for_approval
 from zetadp.app.jobs.leases import capacities
 from zetadp.app.jobs.needs import check_available, needs_of
 from zetadp.app.jobs.queue import JobQueue
@@ -52,6 +52,7 @@ EVENTS_PER_READ = 500
 ASKED = {Action.CANCEL: "cancelled", Action.PAUSE: "paused", Action.RESUME: "resumed", Action.RETRY: "retried"}
 Stored = TrainingAsked | CalculationDocument
 """A job's document as it is stored first."""
+APPROVED = "its reservation was approved"
 LONGEST_NUMBER = 15
 """The most digits of an event number; longer texts aren't parsed."""
 
@@ -182,7 +183,8 @@ class JobService:
         """Cancel, pause, resume or retry the job; repeating it has no effect. Raises JobNotFound, or JobConflict if its state forbids it.
 
         A job with a ledger is charged again when it is retried, to this key, which may raise LedgerClosed and BudgetExceeded; a retry may
-        also raise TooManyJobs. A job whose reservation waits for an approval stays paused: resuming it raises ReservationNotApproved.
+        also raise TooManyJobs. A job whose reservation waits for an approval is paused and goes on by itself with that; resuming it before
+        raises ReservationNotApproved, and pausing it keeps it paused also then.
         """
         with self._database.writing() as session:
             row = self._found(locked(session, job_id), job_id)
@@ -203,18 +205,31 @@ class JobService:
                 self._check_data(session, row)
                 row.worker_deaths, row.ran_seconds, row.events_deleted, row.spender = 0, 0.0, None, self._principal
                 charge_again(session, row)
-            reason = None
+            waiting = None
             if state is JobState.QUEUED and before is not state and (waiting := unapproved(session, row)) is not None:
                 if action is Action.RESUME:
                     raise ReservationNotApproved(waiting)
-                state, reason = JobState.PAUSED, WAITS.format(waiting)
-            if state is not before:
-                change_state(session, row, state, reason)
+                state = JobState.PAUSED
+                pause_for_approval(session, row, waiting)
+            elif state is not before:
+                change_state(session, row, state)
+            elif action is Action.PAUSE:
+                row.awaits = None
             session.flush()
             job = resource(session, row)
         if state in (JobState.PREPARING, JobState.QUEUED):
             self._queue.call(job.id, job.priority)
         return job
+
+    def go_on(self, job_id: str, reservation_id: str) -> None:
+        """Queue a job that is paused until this reservation is approved, which it is; any other job stays as it is."""
+        with self._database.writing() as session:
+            row = locked(session, job_id)
+            if row is None or row.tenant != self._tenant or row.awaits != reservation_id or unapproved(session, row) is not None:
+                return
+            change_state(session, row, JobState.QUEUED, APPROVED)
+            priority = row.priority
+        self._queue.call(job_id, priority)
 
     def label(self, job_id: str, labels: Mapping[str, str]) -> Job:
         """Replace the job's labels with these. Raises JobNotFound."""

@@ -23,6 +23,7 @@ class JobRow(Base):
     of the lease of the worker that has the job in hand or prepares it, and null otherwise. ``ledger`` is the budget that its plan is
     reserved from before it is queued, ``purpose`` what for, ``spender`` the principal that sent or last retried it. ``resources`` is
     what was asked of machines; ``device``, ``gpus``, ``gpu_kind`` and ``memory_bytes`` are what each of its ``machines`` must have.
+    ``awaits`` is the reservation whose approval a paused job waits for, to go on by itself then; null once its user paused it.
     ``worker_deaths`` counts the starts whose worker was lost, ``ran_seconds`` the time in hand over all attempts; a retry resets both.
     ``files_deleted``: when its folder was given up, checkpoint, log and artifacts; it can't be tried again then. ``events_deleted``: when
     its log lines and figures were.
@@ -52,6 +53,7 @@ class JobRow(Base):
     ledger: Mapped[str | None] = mapped_column(String(32))
     purpose: Mapped[str | None] = mapped_column(String(128))
     spender: Mapped[str | None] = mapped_column(String(64))
+    awaits: Mapped[str | None] = mapped_column(String(64))
     ran_seconds: Mapped[float] = mapped_column(Double(), default=0.0)
     holder: Mapped[str | None] = mapped_column(String(32), index=True)
     files_deleted: Mapped[datetime | None] = mapped_column(UtcTime())

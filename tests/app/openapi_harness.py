@@ -90,10 +90,10 @@ OPERATIONS = {
         "GET /v1/ledgers/{ledger_id}/reservations",
         "GET /v1/ledgers/{ledger_id}/reservations/{reservation_id}",
         "POST /v1/ledgers/{ledger_id}/reservations/{reservation_id}/commit",
-        "POST /v1/ledgers/{ledger_id}/reservations/{reservation_id}/approve",
         "POST /v1/ledgers/{ledger_id}/reservations/{reservation_id}/release",
         "GET /v1/ledgers/{ledger_id}/entries",
         "GET /v1/ledgers/{ledger_id}/verification",
+        "POST /v1/ledgers/{ledger_id}/reservations/{reservation_id}/approve",
         "POST /v1/ledgers/{ledger_id}/projections",
     ),
     "data": (

@@ -147,17 +147,19 @@ def test_noise_keys_are_in_no_backup_and_not_beside_what_was_released(tmp_path: 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A backup of a service with a queued job, one that a worker had in hand and was to stop, and one that it was preparing."""
+    """A backup of a service with a queued job, one that a worker had in hand and was to stop, one that it was preparing, and one that
+    waits for an approval."""
     of = settings(tmp_path_factory.mktemp("small"))
     with serving(of) as client:
         submit(client)
-        job_id = submit(client)
+        job_id, waiting = submit(client), submit(client)
         database = Database(of)
         prepare_all(database)
         unprepared = submit(client)
         assert client.get("/.well-known/jwks.json").status_code == 200  # the first question makes the key
     with database.writing() as session:
         session.get_one(JobRow, unprepared).holder = "a" * 32
+        session.get_one(JobRow, waiting).state, session.get_one(JobRow, waiting).awaits = "paused", "r"
         row = session.get_one(JobRow, job_id)
         row.state, row.holder, row.attempt, row.started = "cancelling", "a" * 32, 1, now()
         session.add(
@@ -181,13 +183,18 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def test_jobs_go_on_only_where_that_is_said_and_no_lease_comes_along(small: bytes, tmp_path: Path) -> None:
-    for go_on, states in ((True, ["cancelled", "preparing", "queued"]), (False, ["cancelled", "paused", "paused"])):
+    for go_on, states in (
+        (True, ["cancelled", "paused", "preparing", "queued"]),
+        (False, ["cancelled", "paused", "paused", "paused"]),
+    ):
         to = settings(tmp_path / states[-1])
         restored(small, to, jobs_go_on=go_on)
         database = Database(to)
         with database.reading() as session:
             assert sorted(row.state for row in session.scalars(select(JobRow))) == states
             assert {row.holder for row in session.scalars(select(JobRow))} == {None}
+            # It may have been approved after the backup, and have run.
+            assert {row.awaits for row in session.scalars(select(JobRow))} == ({None, "r"} if go_on else {None})
             assert session.scalars(select(ExecutorRow)).all() == []
             assert [row.action for row in session.scalars(select(AuditRow))][-1] == "restored from a backup"
         database.close()

@@ -185,6 +185,7 @@ def _create_tables() -> None:
         sa.Column("ledger", sa.String(32), nullable=True),
         sa.Column("purpose", sa.String(128), nullable=True),
         sa.Column("spender", sa.String(64), nullable=True),
+        sa.Column("awaits", sa.String(64), nullable=True),
         sa.Column("ran_seconds", sa.Double(), nullable=False),
         sa.Column("holder", sa.String(32), nullable=True),
         sa.Column("files_deleted", sa.DateTime(timezone=True), nullable=True),

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from fastapi.testclient import TestClient
 from pydantic import ValidationError
 
+from tests.app.access_harness import shown
 from tests.app.job_charges.harness import BUDGET, STEPS, prepared, reservation, share, started, submitted
-from tests.app.jobs_harness import spec
-from tests.app.ledgers_harness import TENANT
+from tests.app.jobs_harness import AUTHORIZED, settings, spec
+from tests.app.ledgers_harness import TENANT, definition
+from tests.app.preparing_harness import prepare_all
 from zetadp.app.jobs.attempts import Attempts
 from zetadp.app.jobs.events import StateChanged
 from zetadp.app.jobs.needs import Capacity
@@ -19,6 +24,7 @@ from zetadp.app.ledgers.ledger_definition import LedgerDefinition
 from zetadp.app.ledgers.resources import Ledger
 from zetadp.app.ledgers.service import LedgerService
 from zetadp.app.ledgers.states import ReservationState
+from zetadp.app.main import create_app
 from zetadp.app.submissions.service import JobService
 from zetadp.app.tables.job_states import Action, JobState
 from zetadp.mechanisms.errors import BudgetExceeded, InvalidParameter
@@ -84,12 +90,17 @@ def test_a_job_waits_for_the_approval_that_its_ledger_asks_for(
     made = reservation(ledgers, jobs, job.id)
     assert (job.state, made.state) == (JobState.PAUSED, ReservationState.RESERVED)
     told = [one.data for one in jobs.events(job.id, 0)[0] if isinstance(one.data, StateChanged)][-1]
-    assert told.reason == f"it waits for an approval by a second key: approve reservation {made.id} of its ledger, then resume the job"
+    waits = f"waits for approval by a second key: once reservation {made.id} of its ledger is approved, it goes on by itself"
+    assert (told.reason, job.waits_for) == (waits, waits)
     with pytest.raises(ReservationNotApproved):
         jobs.act(job.id, Action.RESUME)
     assert attempts.start_next(token, Capacity()) is None
+    jobs.go_on(job.id, made.id)  # not before it is approved
+    assert jobs.get(job.id).state is JobState.PAUSED
     ledgers.approve(TENANT, ruled.id, made.id, BEN, None)
-    assert jobs.act(job.id, Action.RESUME).state is JobState.QUEUED
+    for _ in range(2):
+        jobs.go_on(job.id, made.id)
+        assert ((going := jobs.get(job.id)).state, going.waits_for) == (JobState.QUEUED, None)
     attempt = started(attempts, token)
     attempts.record(attempt, [Started(resumed_from_step=0), Stopped(step=8)], 1.0)
     attempts.fail(attempt, "it failed")
@@ -106,6 +117,40 @@ def test_a_job_waits_for_the_approval_that_its_ledger_asks_for(
     jobs.act(job.id, Action.CANCEL)
     assert reservation(ledgers, jobs, job.id).state is ReservationState.RELEASED
     check_sound(ledgers, ruled)
+
+
+def test_a_job_that_was_paused_while_it_waited_stays_paused_after_the_approval(
+    jobs: JobService, ledgers: LedgerService, ledger: Ledger
+) -> None:
+    ruled = with_rules(ledgers, ledger, approval="second_key")
+    job = submitted_for(asked_by(ANN, jobs), ruled, None)
+    made = reservation(ledgers, jobs, job.id)
+    assert ((paused := jobs.act(job.id, Action.PAUSE)).state, paused.waits_for) == (JobState.PAUSED, None)
+    ledgers.approve(TENANT, ruled.id, made.id, BEN, None)
+    jobs.go_on(job.id, made.id)
+    assert jobs.get(job.id).state is JobState.PAUSED
+    assert jobs.act(job.id, Action.RESUME).state is JobState.QUEUED
+
+
+def test_approving_over_http_lets_the_job_go_on(tmp_path: Path) -> None:
+    """With keys that may use ledgers alone, as approvers' may."""
+    app = create_app(settings(tmp_path))
+    with TestClient(app, base_url="http://localhost", headers=AUTHORIZED) as client:
+        ben = client.post("/v1/keys", json={"name": "ben", "scopes": ["ledger"]}).json()
+        rules = {"rules": {"approval": "second_key"}}
+        budget = {"kind": "rdp_target", "epsilon": 50.0, "delta": 1e-5, "orders": [2.0, 8.0, 32.0]}
+        made = definition().model_dump(mode="json") | {"budget": budget} | rules
+        ledger = client.post("/v1/ledgers", json=made).json()["id"]
+        here = f"/v1/jobs/{client.post('/v1/jobs', json={'spec': spec(), 'ledger': ledger}).json()['id']}"
+        prepare_all(app.state.database)
+        waiting = client.get(here).json()
+        assert (waiting["state"], "waits for approval by a second key" in waiting["waits_for"]) == ("paused", True)
+        approve = f"/v1/ledgers/{ledger}/reservations/{waiting['charge']['reservation']}/approve"
+        assert client.post(approve).status_code == 403
+        assert client.get(here).json()["state"] == "paused"
+        assert client.post(approve, headers=shown(ben["text"])).status_code == 200
+        going = client.get(here).json()
+        assert (going["state"], going["waits_for"]) == ("queued", None)
 
 
 def test_a_purpose_needs_a_ledger() -> None:

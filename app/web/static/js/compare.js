@@ -50,7 +50,7 @@ function row(run) {
     "tr",
     {},
     el("th", { scope: "row" }, el("a", { href: `/jobs/${run.id}` }, nameOf(run))),
-    el("td", { "data-name": "State" }, tag(job.state), run.broken ? el("p", { class: "problem" }, `As of before: ${run.broken}`) : null),
+    el("td", { "data-name": "State" }, tag(job), run.broken ? el("p", { class: "problem" }, `As of before: ${run.broken}`) : null),
     el("td", { "data-name": "Steps" }, job.progress ? `${job.progress.step} of ${job.progress.steps}` : ""),
     el("td", { "data-name": "Spent" }, cost(job.progress), hidden(run) ? ` (${hidden(run)})` : ""),
     el("td", { "data-name": "Steps per second" }, Number.isFinite(history.speed) ? figure(history.speed, 3) : ""),

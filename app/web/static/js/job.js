@@ -86,7 +86,7 @@ function curves() {
 
 function head() {
   byId("title").textContent = algorithmName(job.algorithm || job.calculation);
-  byId("state").replaceChildren(tag(job.state));
+  byId("state").replaceChildren(tag(job));
   const told = [`created ${moment(job.created)}`, job.started ? `started ${moment(job.started)}` : null, job.finished ? `ended ${moment(job.finished)}` : null, `attempt ${job.attempt}`];
   byId("times").textContent = told.filter(Boolean).join("; ");
   byId("failure").replaceChildren(...(job.failure ? [el("p", { class: "notice bad" }, job.failure)] : []));
@@ -94,16 +94,23 @@ function head() {
   byId("launch").textContent = launched();
   showLabels(job.labels);
   // Redrawn only when they change: a button mustn't lose the focus, or a click, to an event that comes meanwhile.
-  const wanted = `${job.state} ${job.certificate}`;
+  const wanted = `${job.state} ${job.waits_for} ${job.certificate}`;
   if (wanted === offered) return;
   offered = wanted;
-  byId("what").textContent = (job.state === "failed" && job.attempt === 0 ? NEVER_STARTED : WORDS[job.state]) || "";
-  byId("actions").replaceChildren(...(ACTIONS[job.state] || []).map(button));
+  byId("what").replaceChildren(...what());
+  byId("actions").replaceChildren(...((job.waits_for ? ACTIONS.queued : ACTIONS[job.state]) || []).map(button));
   byId("certificate").replaceChildren(...(job.certificate ? [certificate()] : []));
   belongings();
   byId("spec").textContent = JSON.stringify(job.spec ?? job.result, null, 2);
   if (said !== job.state) announce(`The job is ${job.state}`);
   said = job.state;
+}
+
+/** What its state means and what can be done about it. */
+function what() {
+  if (!job.waits_for) return [(job.state === "failed" && job.attempt === 0 ? NEVER_STARTED : WORDS[job.state]) || ""];
+  const where = el("a", { href: `/ledgers/${job.charge.ledger}` }, "its budget's page");
+  return ["It waits for approval by a second key: a key other than the one that sent it approves reservation ", el("span", { class: "mono" }, job.charge.reservation.slice(0, 12)), " on ", where, ". Then it goes on by itself. If you pause it, it stays paused after that; if you cancel it, it never starts."];
 }
 
 function done() {

@@ -28,8 +28,9 @@ export function algorithmName(kind) {
 /** Where a job says what it has to guarantee; undefined where it says nothing of the kind. */
 export const privacyOf = (job) => job?.spec?.privacy ?? job?.spec?.method?.privacy;
 
-export function tag(state) {
-  return el("span", { class: `tag ${COLOURS[state] || "soft"}` }, state);
+/** A job's state; of one that is paused for an approval, that it waits for it. */
+export function tag({ state, waits_for: waits }) {
+  return el("span", { class: `tag ${COLOURS[state] || "soft"}` }, waits ? "waits for approval" : state);
 }
 
 export function cost(progress) {

@@ -43,7 +43,7 @@ function row(job) {
     el("td", {}, job.algorithm ? box(job.id) : null),
     el("th", { scope: "row" }, el("a", { href: `/jobs/${job.id}` }, job.id.slice(0, 12))),
     el("td", { "data-name": "Type" }, algorithmName(job.algorithm || job.calculation)),
-    el("td", { "data-name": "State" }, tag(job.state)),
+    el("td", { "data-name": "State" }, tag(job)),
     el("td", { "data-name": "Steps" }, done),
     el("td", { "data-name": "Spent" }, cost(job.progress)),
     el("td", { "data-name": "Labels" }, labels),

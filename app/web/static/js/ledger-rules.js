@@ -23,7 +23,7 @@ function ruleWords({ purposes, quotas, approval }) {
     purposes ? el("li", {}, `Each reservation names one of these purposes: ${purposes.join(", ")}.`) : null,
     quotas ? el("li", {}, "Only these keys reserve, each up to its share. Together they stay within the budget.", el("ul", {}, ...quotas.map(quotaWords))) : null,
     approval === "second_key" ? el("li", {}, "A key other than the one that reserved approves a reservation before it can be committed. Nothing of it may be released before: of trainings the service sees to that, of other releases it can't.") : null,
-    el("li", {}, `A training counts for the key that sends it, or that runs it again${approval === "second_key" ? ", and is paused before it begins until its reservation is approved and somebody resumes it" : ""}.`),
+    el("li", {}, `A training counts for the key that sends it, or that runs it again${approval === "second_key" ? ", and waits before it begins until its reservation is approved" : ""}.`),
   ];
 }
 

@@ -125,8 +125,8 @@ function reservation(one) {
 /** Only another key than the one that reserved may: the service says so. */
 const approve = (reservation) =>
   asked(async () => {
-    await api(`${base}/reservations/${reservation}/approve`, { method: "POST" });
-    announce("The reservation is approved");
+    const { job } = await api(`${base}/reservations/${reservation}/approve`, { method: "POST" });
+    announce(`The reservation is approved${job ? ", and its job goes on" : ""}`);
     await look();
   });
 

@@ -83,7 +83,7 @@ function adopt(job) {
 function showRules(id) {
   const rules = found.ledgers.find((one) => one.id === id)?.definition.rules;
   const named = rules?.purposes ?? [];
-  const waits = rules?.approval === "second_key" ? " It is then paused until another key approves that and somebody resumes it." : "";
+  const waits = rules?.approval === "second_key" ? " It then waits until another key approves that, and goes on by itself." : "";
   byId("ledger-help").textContent = `The job reserves its cost from this budget before it starts.${waits}`;
   options("purpose", named.map((one) => el("option", { value: one }, one)));
   byId("purpose-field").hidden = !named.length;
