@@ -323,7 +323,7 @@ def test_a_ledgers_entry_is_named_and_what_it_ties_together_is_said(folder: Path
     assert verify(envelope, keys, None).verdict == "valid"
     assert read(envelope).ledger == ENTRY
     told = " ".join(describe(read(envelope)).split())
-    assert f"Budget: reserved in ledger {ENTRY.ledger}, entry 7, whose digest is {'ab' * 32}." in told
+    assert f"Budget: reserved in ledger {ENTRY.ledger}, entry 7, whose digest is {'ab' * 32}; this budget is never renewed." in told
     assert "ties this one only to those that were charged to the same ledger" in told
     assert "no ledger entry ties" not in told
 

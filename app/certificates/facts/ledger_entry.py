@@ -36,9 +36,9 @@ def ledger_line(facts: LedgerFacts) -> str:
 
 
 def renewed(facts: LedgerFacts) -> str:
-    """What a renewed budget doesn't bound; empty for one that never is."""
+    """Whether the budget is renewed, and what a renewed one doesn't bound."""
     if facts.renews_after_days is None:
-        return ""
+        return "; this budget is never renewed"
     return f"; its budget is free again every {facts.renews_after_days} days, so it bounds no uses of the same data over longer times"
 
 
