@@ -22,6 +22,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from zetadp.app.cli.federation.rehearsal import free_port
 from zetadp.trainer.sites import frames
 from zetadp.trainer.sites.flower_line import FlowerLine
 from zetadp.trainer.sites.flower_processes import start_node
@@ -34,13 +35,6 @@ DATA = {"kind": "digits_phase_pairs", "split_seed": 0, "test_fraction": 0.2}
 ANSWER_BYTES = 5
 """Of an integer, as is usual."""
 TICKS = os.sysconf("SC_CLK_TCK")
-
-
-def port() -> int:
-    """One that is free."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def _serve(listening: socket.socket, answer: bytes) -> None:
@@ -115,7 +109,7 @@ def main() -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="zetadp-")))
         make_key(folder / "key.pem")
-        superlink = f"127.0.0.1:{port()}"
+        superlink = f"127.0.0.1:{free_port()}"
         settings = CoordinatorSettings.model_validate({"key": folder / "key.pem", "listen": superlink, "insecure": True, "flower": FLOWER})
         began = time.monotonic()
         line = stack.enter_context(FlowerLine(settings, folder / "flower", lambda: None))

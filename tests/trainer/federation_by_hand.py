@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from typer.testing import CliRunner
 from tests.trainer.federation_harness import DATA, spec_of
 from zetadp.app.certificates.issuing.issue import CertificateInput, issue_certificate
 from zetadp.app.cli.federation import register
+from zetadp.app.cli.federation.rehearsal import free_port
 from zetadp.app.kit.settings import Settings
 from zetadp.trainer.request import REQUEST, TrainingRequest
 from zetadp.trainer.sites.agreements import ledger_of
@@ -31,13 +31,6 @@ from zetadp.trainer.specs.base import RuntimeSpec
 from zetadp.trainer.specs.report import RunReport
 
 FLOWER = Path(__file__).parents[2] / "build" / "flower"
-
-
-def free_port() -> int:
-    """Where nothing listens."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def zetadp(*arguments: str) -> str:

@@ -98,7 +98,7 @@ def _dealt(spec: FederatedZetaDpSgd, keys: dict[str, str], coordinator: str, rou
 
 def _write_settings(folder: Path, proposal: Proposal, flower: Path | None) -> None:
     """JSON is YAML too."""
-    address = f"127.0.0.1:{_free_port()}"
+    address = f"127.0.0.1:{free_port()}"
     shared = {"insecure": True} | ({} if flower is None else {"flower": str(flower.absolute())})
     spec, names = proposal.spec, [site.name for site in proposal.federation.sites]
     budget = {"epsilon": BUDGET, "delta": spec.privacy.delta, "adjacency": spec.privacy.adjacency.value, "unit": spec.privacy.unit}
@@ -121,7 +121,8 @@ def _write(path: Path, settings: dict[str, Any]) -> None:
     path.write_text(json.dumps(settings, indent=2) + "\n")
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Where nothing listens on this machine now."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return one.getsockname()[1]
