@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final, Self, final
+from typing import Final, Protocol, Self, TypeVar, final
 
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling.grid import BITS, contraction
@@ -84,6 +84,27 @@ class ShareGrid:
     def step(self) -> float:
         """One step of the integers, in units of the value."""
         return 1.0 / (self.honest * self.factor)
+
+
+class Shifted(Protocol):
+    """Signed integers of 64 bits, of which the highest are lost when they are shifted to the left."""
+
+    def __lshift__(self, other: int, /) -> Self: ...
+
+    def __rshift__(self, other: int, /) -> Self: ...
+
+
+_Integers = TypeVar("_Integers", bound=Shifted)
+
+
+def centred(integers: _Integers, width: int) -> _Integers:
+    r"""The integers of least size that are the same modulo 2^(8 width), in [-2^(8 width - 1), 2^(8 width - 1)).
+
+    Args:
+      width: 1 to 8.
+    """
+    shift = 64 - 8 * width
+    return (integers << shift) >> shift
 
 
 def most_sampled(expected: float) -> float:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, NoiseSource
 from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.sampling.shares import centred
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
 from zetadp.trainer.specs.shares import share_grid
 
@@ -52,9 +53,6 @@ class SharedNoise:
         """
         if sites < self.least:
             return None
-        modulus, half = 2 ** (8 * self.grid.width), 2 ** (8 * self.grid.width - 1)
-        whole = total.to(torch.int64)
-        if self.grid.width < torch.int64.itemsize:
-            whole = (whole + half) % modulus - half
+        whole = centred(total.to(torch.int64), self.grid.width)
         # A floor is half a step below its number on average.
         return (whole.to(torch.float64) + 0.5 * sites) * self.grid.step

@@ -14,6 +14,7 @@ from pydantic import Field, Strict
 from zetadp.mechanisms.base import Count, Value
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling.key_stream import KeyStream
+from zetadp.mechanisms.sampling.shares import centred
 from zetadp.trainer.sites.messages import MOST_BYTES
 
 _ANYBODY: Final = X25519PrivateKey.from_private_bytes(bytes(32))
@@ -65,8 +66,7 @@ class Ring(Value):
 
     def centred(self, residues: Residues) -> NDArray[np.int64]:
         """The integers of least size with these residues, in [-2^(8 width - 1), 2^(8 width - 1))."""
-        shift = np.uint64(64 - 8 * self.width)
-        return (residues.astype("<u8") << shift).view("<i8") >> np.int64(shift)
+        return centred(residues.astype("<u8").view("<i8"), self.width)
 
 
 def derived(own: X25519PrivateKey, other: bytes, salt: bytes, purpose: str) -> bytes:
