@@ -9,6 +9,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.trainer.federation_by_hand import Federation, until, zetadp
 from zetadp.trainer import load_train
 from zetadp.trainer.request import RESULT
+from zetadp.trainer.sites import frames
+from zetadp.trainer.sites.flare_job import MODULE
 from zetadp.trainer.sites.keys import public_text
+from zetadp.trainer.sites.local_line import listening
 from zetadp.trainer.sites.messages import FIRST, Refusal, digest, sealed
 from zetadp.trainer.sites.secure.parts import Part
 from zetadp.trainer.sites.secure.parts import sealed as sealed_part
@@ -129,8 +133,53 @@ def test_only_what_a_site_signed_leaves_a_client_to_the_last_byte() -> None:
         b"",
     ]
     given = json.dumps([[public_text(key)], [frame.hex() for frame in (*good, *bad)]])
-    folder = str(Path(load_train.__code__.co_filename).parent / "sites" / "nvflare")
-    found = subprocess.run(
-        [NVFLARE / "bin" / "python", "-c", _ASKED], input=given, capture_output=True, text=True, check=True, env={"PYTHONPATH": folder}
-    )
+    command = [NVFLARE / "bin" / "python", "-c", _ASKED]
+    environment = {"PYTHONPATH": str(MODULE.parent)}
+    found = subprocess.run(command, input=given, capture_output=True, text=True, check=True, env=environment)
     assert found.stdout.splitlines() == ["['body'] False"] * len(good) + ["blocked"] * len(bad)
+
+
+_EXECUTED = """
+import sys, threading
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import Shareable
+from nvflare.apis.signal import Signal
+from zetadp_flare import SiteExecutor
+
+request, abort = Shareable(), Signal()
+request["body"] = b"request"
+threading.Thread(target=lambda: sys.stdin.readline() and abort.trigger(True), daemon=True).start()
+print("asks", flush=True)
+reply = SiteExecutor().execute("zetadp", request, FLContext(), abort)
+print(reply.get_return_code(), reply.get("body"))
+"""
+
+
+@contextmanager
+def executor(site: Path) -> Iterator[subprocess.Popen[str]]:
+    """NVFLARE's process that asks a site, once it asks; a line of its input ends the job."""
+    environment = {"PYTHONPATH": str(MODULE.parent), "ZETADP_SITE_SOCKET": str(site), "PYTHONUNBUFFERED": "1"}
+    command = [str(NVFLARE / "bin" / "python"), "-c", _EXECUTED]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "asks\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def test_an_executor_waits_for_a_site_that_is_starting(short: Path) -> None:
+    with executor(short / "site") as process, listening(short / "site", 1) as asked:
+        connection, _ = asked.accept()
+        with connection:
+            assert frames.receive(connection, lambda _head: 100) == b"request"
+            frames.send(connection, b"answer")
+        assert process.communicate(timeout=120.0)[0] == "OK b'answer'\n"
+
+
+def test_an_executor_whose_job_ends_waits_no_longer_for_its_site(short: Path) -> None:
+    with listening(short / "site", 1) as asked, executor(short / "site") as process:
+        connection, _ = asked.accept()
+        with connection:
+            assert process.communicate("end\n", timeout=120.0)[0].splitlines()[-1] == "EXECUTION_EXCEPTION None"

@@ -14,6 +14,8 @@ import os
 import select
 import socket
 import threading
+import time
+from collections.abc import Iterator
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -27,6 +29,10 @@ from nvflare.apis.shareable import Shareable, make_reply
 TASK = "zetadp"
 BODY = "body"
 LOOK_SECONDS = 0.05
+START_SECONDS = 60.0
+"""How long an executor waits for a site's process that is starting."""
+ANSWER_SECONDS = 600.0
+"""How long it waits for the answer then: sites compute one at a time."""
 SITE_SOCKET = "ZETADP_SITE_SOCKET"
 """The environment variable with the path of a site's socket, in which ``{site}`` stands for the client's name."""
 SIGNATURE_BYTES = 64
@@ -101,7 +107,7 @@ class SiteExecutor(Executor):
         if task_name != TASK:
             return make_reply(ReturnCode.TASK_UNKNOWN)
         try:
-            answer = _asked(os.environ[SITE_SOCKET].replace("{site}", fl_ctx.get_identity_name()), shareable[BODY])
+            answer = _asked(os.environ[SITE_SOCKET].replace("{site}", fl_ctx.get_identity_name()), shareable[BODY], abort_signal)
         except (OSError, KeyError) as error:
             self.log_error(fl_ctx, f"the site's process doesn't answer: {error!r}")
             return make_reply(ReturnCode.EXECUTION_EXCEPTION)
@@ -152,14 +158,33 @@ def _verifies(key: Ed25519PublicKey, signature: bytes, content: bytes) -> bool:
     return True
 
 
-def _asked(path: str, body: bytes) -> bytes:
+def _asked(path: str, body: bytes, abort_signal) -> bytes:
+    """The site's answer. Raises InterruptedError when NVFLARE ends the job, TimeoutError when time is up, and other kinds of OSError."""
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(path)
+        connection.settimeout(ANSWER_SECONDS)  # where it takes no more of a request, or sends no more of an answer
+        for _ in _looks(START_SECONDS, "didn't start", abort_signal):
+            try:
+                connection.connect(path)
+                break
+            except (FileNotFoundError, ConnectionRefusedError, BlockingIOError):
+                time.sleep(LOOK_SECONDS)
         connection.sendall(len(body).to_bytes(8, "big") + body)
+        for _ in _looks(ANSWER_SECONDS, "didn't answer", abort_signal):
+            if select.select([connection], [], [], LOOK_SECONDS)[0]:
+                break
         answer = _received(connection)
     if answer is None:
         raise ConnectionError("it is gone")
     return answer
+
+
+def _looks(seconds: float, failed: str, abort_signal) -> Iterator[None]:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if abort_signal.triggered:
+            raise InterruptedError("the job ends")
+        yield
+    raise TimeoutError(f"it {failed} within {seconds:g} s")
 
 
 def _received(connection: socket.socket) -> bytes | None:
