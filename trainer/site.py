@@ -8,7 +8,6 @@ Flower's own environment, which connects to the coordinator and is started again
 
 from __future__ import annotations
 
-import fcntl
 import os
 import select
 import signal
@@ -27,22 +26,23 @@ from typing import Final, final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from zetadp.mechanisms.errors import InvalidParameter, PrivacyError
+from zetadp.mechanisms.errors import PrivacyError
 from zetadp.trainer.algorithms.federated.site_rounds import SiteRounds
 from zetadp.trainer.sites import frames
 from zetadp.trainer.sites.agreements import agreements_in, ledger_of
 from zetadp.trainer.sites.flower_processes import start_node
+from zetadp.trainer.sites.frames import LOOK_SECONDS
 from zetadp.trainer.sites.keys import load_key, public_text
-from zetadp.trainer.sites.local_line import listen, remove_left
+from zetadp.trainer.sites.local_line import listening, locked
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.settings import SiteSettings, read_settings
 from zetadp.trainer.sites.site import Draw, Site
 
-LOOK_SECONDS: Final = 0.2
 BACKLOG: Final = 4
 PAUSES: Final = (0.5, 10.0)
 """Seconds before a process of Flower that ended is started again: the first time, and at most."""
-MESSAGE_SECONDS: Final = 600.0
+FRAME_SECONDS: Final = 30.0
+"""For all of a request once it begins to come, and again for taking its answer: others wait meanwhile."""
 
 
 @final
@@ -118,36 +118,42 @@ def serve(settings: SiteSettings, stopped: list[int]) -> None:
       OSError: the state can't be read or written.
     """
     key = load_key(settings.key_file)
-    with ExitStack() as open_, (settings.state / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise InvalidParameter("state", "of no other running process", str(settings.state)) from error
+    with ExitStack() as open_:
+        open_.enter_context(locked(settings.state / "lock", "state"))
         site = site_of(settings, key)
-        node = None
-        if settings.socket is None:
-            # A socket's path may have at most about a hundred characters, and only its owner enters this folder.
-            place = Path(tempfile.mkdtemp(prefix="zetadp-"))
-            open_.callback(rmtree, place, ignore_errors=True)
-            listening = open_.enter_context(listen(place / "site", BACKLOG))
-            node = _Node(settings, place / "site")
-            open_.callback(node.end)
-        else:
-            remove_left(settings.socket)
-            listening = open_.enter_context(listen(settings.socket, BACKLOG))
-            open_.callback(settings.socket.unlink, missing_ok=True)
+        if settings.socket is not None:
+            answer(site, open_.enter_context(listening(settings.socket, BACKLOG)), stopped, None)
+            return
+        # A socket's path may have at most about a hundred characters, and only its owner enters this folder.
+        place = Path(tempfile.mkdtemp(prefix="zetadp-"))
+        open_.callback(rmtree, place, ignore_errors=True)
+        asked = open_.enter_context(listening(place / "site", BACKLOG))
+        node = _Node(settings, place / "site")
+        open_.callback(node.end)
+        answer(site, asked, stopped, node)
+
+
+def answer(site: Site, asked: socket.socket, stopped: list[int], node: _Node | None) -> None:
+    """Answers whoever connects and sends a request, until ``stopped`` has something in it. Connections that send nothing hold up nobody."""
+    with ExitStack() as open_:
+        silent: list[socket.socket] = []
+        open_.callback(lambda: [one.close() for one in silent])
         while not stopped:
             if node is not None:
                 node.keep()
-            if select.select([listening], [], [], LOOK_SECONDS)[0]:
-                if node is not None:
-                    node.works()
-                _answer(site, listening.accept()[0])
+            for ready in select.select([asked, *silent], [], [], LOOK_SECONDS)[0]:
+                if ready is asked:
+                    silent.append(asked.accept()[0])
+                elif not stopped:
+                    silent.remove(ready)
+                    if node is not None:
+                        node.works()
+                    _answer(site, ready)
 
 
 def _answer(site: Site, connection: socket.socket) -> None:
     with connection:
-        connection.settimeout(MESSAGE_SECONDS)
+        connection.settimeout(FRAME_SECONDS)
         try:
             frame = frames.receive(connection, site.admitted)
             if frame is not None:

@@ -3,7 +3,9 @@ r"""A site is its own master: what it answers, what it refuses, and what its led
 from __future__ import annotations
 
 import socket
+import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Thread
 
@@ -14,9 +16,11 @@ from numpy.typing import NDArray
 
 from tests.trainer.federation_harness import NUMBERS, MadeUp, statement_of
 from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer import site as trainer_site
 from zetadp.trainer.sites import frames
 from zetadp.trainer.sites.agreements import agreements_in
 from zetadp.trainer.sites.ledger import make_ledger
+from zetadp.trainer.sites.local_line import listening
 from zetadp.trainer.sites.messages import FIRST, HEAD, LONGEST_HEADER, Reason, RoundRequest, digest, pack, sealed, unpack
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.site import Draw, Site
@@ -136,6 +140,28 @@ def test_no_more_is_read_than_a_coordinator_has_signed_for(tmp_path: Path) -> No
     made_up.site.answer(good)
     assert _received(made_up, signed) == signed[:HEAD]
     assert made_up.reason(signed[:HEAD]) == "unreadable"
+
+
+def test_who_connects_and_sends_nothing_or_half_a_request_holds_up_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer_site, "FRAME_SECONDS", 0.2)
+    made_up, stopped = MadeUp(tmp_path), list[int]()
+    with tempfile.TemporaryDirectory(prefix="zetadp-") as short, listening(Path(short) / "s", 4) as asked, ExitStack() as open_:
+        serving = Thread(target=trainer_site.answer, args=(made_up.site, asked, stopped, None))
+        serving.start()
+        open_.callback(serving.join, 30.0)
+        open_.callback(stopped.append, 15)
+        silent, half, whole = (open_.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(3))
+        for connection in (silent, half, whole):
+            connection.settimeout(30.0)
+            connection.connect(f"{short}/s")
+        half.sendall((100).to_bytes(8, "big") + b"half")
+        for connection in (whole, silent):
+            frames.send(connection, made_up.request(1))
+            answer = frames.receive(connection, lambda _head: 10_000)
+            assert answer is not None
+            assert statement_of(answer)[0].round == 1
+        assert half.recv(1) == b""
+    assert not serving.is_alive()
 
 
 def test_a_charge_is_on_disk_before_anything_is_drawn(tmp_path: Path) -> None:

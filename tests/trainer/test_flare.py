@@ -3,6 +3,7 @@ r"""What stands between zetadp and NVFLARE on our side: settings, the line to a 
 from __future__ import annotations
 
 import json
+import os
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.sites import frames
 from zetadp.trainer.sites.flare_job import write_flare
 from zetadp.trainer.sites.flare_line import FlareLine
+from zetadp.trainer.sites.local_line import listening
 from zetadp.trainer.sites.settings import CoordinatorSettings, SiteSettings
 
 SITE = {"name": "a", "state": "a", "data": DATA, "budget": {"epsilon": 8.0, "delta": 1e-5, "adjacency": "add_remove", "unit": "record"}}
@@ -79,7 +81,7 @@ def test_a_controller_that_comes_again_is_told_the_newest_request(short: Path) -
     def controllers() -> None:
         with connected(short / "relay") as first:
             heard.append(told(first))
-            frames.send(first, b"early")
+            frames.send(first, b"early")  # comes although the second one connects at once
         with connected(short / "relay") as second:
             heard.append(told(second))
             frames.send(second, b"late")
@@ -103,6 +105,17 @@ def test_nothing_but_a_socket_is_removed(short: Path) -> None:
     with pytest.raises(InvalidParameter, match="a path where nothing is, or a socket"), FlareLine(short / "site.pem", lambda: None):
         pass
     assert (short / "site.pem").read_text() == "a key"
+
+
+def test_a_socket_that_another_run_listens_on_is_not_taken(short: Path) -> None:
+    with listening(short / "relay", 1):
+        said = f"relay.lock, which process {os.getpid()} holds"
+        with pytest.raises(InvalidParameter, match=said), FlareLine(short / "relay", lambda: None):
+            pass
+        with socket.socket(socket.AF_UNIX) as controller:
+            controller.connect(str(short / "relay"))
+    with listening(short / "relay", 1):  # free again
+        pass
 
 
 def test_a_run_that_should_stop_waits_for_no_controller(short: Path) -> None:

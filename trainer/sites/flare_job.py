@@ -13,7 +13,7 @@ from zetadp.trainer.specs.algorithms.federation import Federation
 
 FOLDER: Final = Path(__file__).parent / "nvflare"
 MODULE: Final = FOLDER / "zetadp_flare.py"
-LOOK_SECONDS: Final = 0.1
+TASK_SECONDS: Final = 0.1
 """Between two times that a client asks the server for its next task."""
 
 
@@ -31,7 +31,7 @@ def write_flare(federation: Federation, relay: Path, into: Path) -> None:
     only_signed = {"path": "zetadp_flare.OnlySigned", "args": {"keys": [site.key for site in federation.sites]}}
     server = {
         "format_version": 2,
-        "server": {"task_request_interval": LOOK_SECONDS},
+        "server": {"task_request_interval": TASK_SECONDS},
         "task_data_filters": [],
         "task_result_filters": [],
         "components": [],

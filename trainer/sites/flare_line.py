@@ -6,11 +6,12 @@ import select
 import socket
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import final
 
-from zetadp.trainer.sites.local_line import LOOK_SECONDS, LocalLine, listen, remove_left
+from zetadp.trainer.sites.frames import LOOK_SECONDS
+from zetadp.trainer.sites.local_line import LocalLine, listening
 
 
 @final
@@ -18,13 +19,14 @@ class FlareLine(LocalLine):
     r"""A ``LocalLine`` which waits for the controller.
 
     Args:
-      path: where it listens. What is there from a run before is removed.
+      path: where it listens, alone. A socket that is there from a run before is removed.
       waited: as a ``LocalLine``'s.
     """
 
     def __init__(self, path: Path, waited: Callable[[], None]) -> None:
         super().__init__(waited)
         self._path = path
+        self._open = ExitStack()
         self._listening: socket.socket | None = None
         self._newest: bytes | None = None
 
@@ -34,16 +36,17 @@ class FlareLine(LocalLine):
 
     def receive(self, seconds: float) -> bytes | None:
         assert self._listening is not None  # inside the context
-        if select.select([self._listening], [], [], 0.0)[0]:
-            self._taken()
         try:
-            return super().receive(seconds)
+            frame = super().receive(seconds)
         except OSError:
-            return self._lost()
+            frame = self._lost()
+        # What a controller sent before another one came is taken first.
+        if frame is None and select.select([self._listening], [], [], 0.0)[0]:
+            self._taken()
+        return frame
 
     def _start(self) -> None:
-        remove_left(self._path)
-        self._listening = listen(self._path, 1)
+        self._listening = self._open.enter_context(listening(self._path, 1))
         self._relay = self._accepted(self._listening, lambda _seconds: None)
 
     def _lost(self) -> None:
@@ -72,6 +75,4 @@ class FlareLine(LocalLine):
 
     def _end(self) -> None:
         super()._end()
-        if self._listening is not None:
-            self._listening.close()
-            self._path.unlink(missing_ok=True)
+        self._open.close()

@@ -12,7 +12,7 @@ from typing import Final, final
 
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.sites.flower_processes import start_superlink, submit_relay
-from zetadp.trainer.sites.local_line import LocalLine, listen
+from zetadp.trainer.sites.local_line import LocalLine, listening
 from zetadp.trainer.sites.settings import CoordinatorSettings
 
 RELAY_SECONDS: Final = 120.0
@@ -38,7 +38,7 @@ class FlowerLine(LocalLine):
         # A socket's path may have at most about a hundred characters.
         place = Path(tempfile.mkdtemp(prefix="zetadp-"))
         try:
-            with listen(place / "relay", 1) as listening:
+            with listening(place / "relay", 1) as relay:
                 superlink = self._superlink = start_superlink(self._settings, self._folder)
                 submit_relay(self._settings, self._folder, place / "relay", superlink, self._waited)
 
@@ -47,7 +47,7 @@ class FlowerLine(LocalLine):
                         last = self._log.read_text(errors="replace").strip()[-500:]
                         raise InvalidParameter("flower", "a server that runs the relay", last)
 
-                self._relay = self._accepted(listening, still_comes)
+                self._relay = self._accepted(relay, still_comes)
         finally:
             shutil.rmtree(place, ignore_errors=True)
 

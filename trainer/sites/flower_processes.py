@@ -14,12 +14,12 @@ from typing import IO, Final
 
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.parent import PR_SET_PDEATHSIG
+from zetadp.trainer.sites.frames import LOOK_SECONDS
 from zetadp.trainer.sites.settings import CoordinatorSettings, SiteSettings
 
 FOLDER: Final = Path(__file__).parent / "flower"
 REQUIREMENTS: Final = FOLDER / "requirements.txt"
 START_SECONDS: Final = 120.0
-LOOK_SECONDS: Final = 0.2
 
 _WITH_PARENT: Final = f"""
 import ctypes, os, sys

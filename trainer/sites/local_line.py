@@ -2,20 +2,23 @@ r"""The way to sites through another program's server, which connects to a local
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Self
 
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.sites import frames
+from zetadp.trainer.sites.frames import LOOK_SECONDS
 from zetadp.trainer.sites.messages import HEAD
 
-LOOK_SECONDS: Final = 0.2
 MESSAGE_SECONDS: Final = 600.0
+"""For a whole message: the other program may be at work before it takes one."""
 
 
 class LocalLine(ABC):
@@ -82,23 +85,47 @@ class LocalLine(ABC):
         return connection
 
 
-def remove_left(path: Path) -> None:
-    """Removes a socket that a killed process left. Raises InvalidParameter if something else is there."""
-    if os.path.lexists(path) and not path.is_socket():
-        raise InvalidParameter("socket", "a path where nothing is, or a socket", str(path))
-    path.unlink(missing_ok=True)
+@contextmanager
+def locked(path: Path, name: str) -> Generator[None]:
+    r"""Nobody else holds this lock file meanwhile; a process that is killed holds it no more.
+
+    Args:
+      name: of what it protects, for the error.
+    Raises:
+      InvalidParameter: another process holds it; the error says which one.
+    """
+    with path.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.seek(0)
+            raise InvalidParameter(name, "one that no other process uses", f"{path}, which process {file.read()} holds") from error
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
 
 
-def listen(path: Path, backlog: int) -> socket.socket:
-    """A socket on which only this user's processes can connect."""
-    found = socket.socket(socket.AF_UNIX)
-    before = os.umask(0o077)
-    try:
-        found.bind(str(path))
-        found.listen(backlog)
-    except BaseException:
-        found.close()
-        raise
-    finally:
-        os.umask(before)
-    return found
+@contextmanager
+def listening(path: Path, backlog: int) -> Generator[socket.socket]:
+    r"""A socket on which only this user's processes can connect, removed in the end. A lock file beside it keeps others from taking it.
+
+    Raises:
+      InvalidParameter: another process listens there, or there is something else than a socket.
+    """
+    with locked(path.with_name(f"{path.name}.lock"), "socket"):
+        # A killed process may have left it.
+        if os.path.lexists(path) and not path.is_socket():
+            raise InvalidParameter("socket", "a path where nothing is, or a socket", str(path))
+        path.unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX) as found:
+            before = os.umask(0o077)
+            try:
+                found.bind(str(path))
+                found.listen(backlog)
+            finally:
+                os.umask(before)
+            try:
+                yield found
+            finally:
+                path.unlink(missing_ok=True)

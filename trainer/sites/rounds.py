@@ -14,13 +14,11 @@ from numpy.typing import NDArray
 
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.errors import TrainingStopped
+from zetadp.trainer.sites.frames import LOOK_SECONDS
 from zetadp.trainer.sites.messages import Opened, Refusal, RoundRequest, Statement, digest, opened, read, sealed, unpack
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.record import FederationRecord
 from zetadp.trainer.specs.algorithms.federation import Reason, SiteStanding
-
-LOOK_SECONDS: Final = 0.2
-"""How often a coordinator that waits looks whether it should stop."""
 
 LARGEST: Final = 2**52
 """A release's integers are below: further ones would be rounded."""

@@ -17,11 +17,12 @@ from pydantic import TypeAdapter
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.durable import write_atomically
 from zetadp.trainer.errors import TrainingStopped
+from zetadp.trainer.sites.frames import LOOK_SECONDS
 from zetadp.trainer.sites.keys import is_signed
 from zetadp.trainer.sites.messages import Opened, Refusal, SecureRequest, Statement, Step, digest, opened, read, sealed
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.record import FederationRecord
-from zetadp.trainer.sites.rounds import LOOK_SECONDS, Line, Log, standing_of
+from zetadp.trainer.sites.rounds import Line, Log, standing_of
 from zetadp.trainer.sites.secure.masks import Residues, Ring
 from zetadp.trainer.sites.secure.parts import DOMAIN, Part
 from zetadp.trainer.sites.secure.requests import joined, sum_of
