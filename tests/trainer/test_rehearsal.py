@@ -3,6 +3,7 @@ r"""A rehearsal: one command, which starts everything and leaves nothing running
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,9 @@ import typer
 from typer.testing import CliRunner
 
 from tests.trainer.federation_by_hand import FLOWER
-from zetadp.app.cli.federation import register
+from tests.trainer.federation_harness import MadeUp
+from zetadp.app.cli.console import Exit
+from zetadp.app.cli.federation import register, rehearsal
 from zetadp.trainer.sites.agreements import ledger_of
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.settings import SiteSettings, read_settings
@@ -53,3 +56,30 @@ def test_only_federated_recipes_are_rehearsed_and_no_folder_is_written_over(tmp_
     assert there.exit_code == 2
     assert "output must be a folder that isn't there yet" in there.output
     assert [path.name for path in tmp_path.iterdir()] == ["own.json"]
+
+
+def test_a_stray_line_of_the_coordinator_ends_its_process_with_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program, number = tmp_path / "program", tmp_path / "number"
+    program.write_text(f"#!/bin/sh\necho $$ > {number}\necho stray line\nexec sleep 1000\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    with pytest.raises(typer.Exit) as ended:
+        rehearsal._coordinate(tmp_path, MadeUp(tmp_path).proposal)
+    assert ended.value.exit_code == Exit.FAILED
+    assert capsys.readouterr().err == "the coordinator's process wrote what is no event: stray line\n"
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(number.read_text()), 0)
+
+
+def test_a_rehearsal_that_no_spec_allows_says_which_field_is_wrong(tmp_path: Path) -> None:
+    app = typer.Typer()
+    register(app)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").touch()
+    (tmp_path / "spec.json").write_text(FederatedZetaDpSgd.example().model_dump_json())
+    options = ["--rounds", str(10**12), "--flower", str(tmp_path), "--output", str(tmp_path / "new")]
+    refused = CliRunner().invoke(app, ["federation", "rehearse", str(tmp_path / "spec.json"), *options])
+    assert refused.exit_code == Exit.USAGE
+    assert "the data can't be dealt so: steps" in refused.output

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from zetadp import accountants
 from zetadp.app.cli.console import Exit, clear_errors, fail, out, read_json
+from zetadp.app.kit.field_errors import field_errors, summary
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.numerics.rounding import text_up
 from zetadp.trainer.data import data_set_facts
@@ -93,7 +94,11 @@ def _dealt(spec: FederatedZetaDpSgd, keys: dict[str, str], coordinator: str, rou
         "declared_units": spec.units(data_set_facts(spec.data)),
         "audit": None,
     }
-    return FederatedZetaDpSgd.model_validate(dict(spec) | changes | ({} if rounds is None else {"steps": rounds}))
+    try:
+        return FederatedZetaDpSgd.model_validate(dict(spec) | changes | ({} if rounds is None else {"steps": rounds}))
+    except ValidationError as invalid:
+        fail(f"the data can't be dealt so: {summary(field_errors(invalid.errors(), None))}", Exit.USAGE)
+        raise AssertionError from invalid  # fail() leaves
 
 
 def _write_settings(folder: Path, proposal: Proposal, flower: Path | None) -> None:
@@ -159,17 +164,31 @@ def _coordinate(folder: Path, proposal: Proposal) -> None:
     command = [sys.executable, "-m", "zetadp.trainer.child", str(work), "--parent", str(os.getpid())]
     environment = os.environ | {FEDERATION_VARIABLE: str(folder / f"{COORDINATOR}.yaml")}
     reason = f"its process ended; {folder / 'coordinator.log'} says why"
-    with (folder / "coordinator.log").open("ab") as log:
-        running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=environment)
+    with (
+        (folder / "coordinator.log").open("ab") as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=environment) as running,
+    ):
         assert running.stdout is not None
-        for line in running.stdout:
-            event = _EVENTS.validate_json(line)
-            if isinstance(event, Failed):
-                reason = event.reason
-            for text in _said(event):
-                out.print(text, markup=False)
-        if running.wait():
-            fail(f"the run failed: {reason}", Exit.FAILED)
+        try:
+            for line in running.stdout:
+                event = _event(line)
+                if isinstance(event, Failed):
+                    reason = event.reason
+                for text in _said(event):
+                    out.print(text, markup=False)
+            code = running.wait()
+        finally:
+            running.kill()
+    if code:
+        fail(f"the run failed: {reason}", Exit.FAILED)
+
+
+def _event(line: bytes) -> TrainingEvent:
+    try:
+        return _EVENTS.validate_json(line)
+    except ValidationError as invalid:
+        fail(f"the coordinator's process wrote what is no event: {line[:200].decode(errors='replace').strip()}", Exit.FAILED)
+        raise AssertionError from invalid  # fail() leaves
 
 
 def _said(event: TrainingEvent) -> Iterator[str]:
