@@ -103,7 +103,7 @@ def test_a_page_takes_each_of_a_thousand_events(page: Any, client: httpx2.Client
     shows(page, "succeeded")
     check_every_event_came(page, client, job)
     page.locator("#plots svg").wait_for()
-    page.locator("#plots dl", has_text="roc_auc").wait_for()
+    page.locator("#plots dl", has_text="roc auc").wait_for()
     assert page.complaints.lines == []
 
 
