@@ -1,13 +1,15 @@
 r"""A site's process: it holds the data and the ledger, and answers what comes over Flower or NVFLARE. It opens no port.
 
-    python -m zetadp.trainer.site SETTINGS
+    python -m zetadp.trainer.site SETTINGS [--parent PID]
 
-It runs until SIGTERM or SIGINT, and ends with 0. Messages come over a local socket that only this user can open: from one process of
-Flower's own environment, which connects to the coordinator and is started again whenever it ends; or from the site's NVFLARE client.
+It runs until SIGTERM or SIGINT, or until its parent is gone if it was told of one, and ends with 0. Messages come over a local socket that
+only this user can open: from one process of Flower's own environment, which connects to the coordinator and is started again whenever it
+ends; or from the site's NVFLARE client.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import select
 import signal
@@ -28,6 +30,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from zetadp.mechanisms.errors import PrivacyError
 from zetadp.trainer.algorithms.federated.site_rounds import SiteRounds
+from zetadp.trainer.parent import die_with_parent
+from zetadp.trainer.request import ORPHANED
 from zetadp.trainer.sites import frames
 from zetadp.trainer.sites.agreements import agreements_in, ledger_of
 from zetadp.trainer.sites.flower_processes import start_node
@@ -170,6 +174,10 @@ def _failed(error: Exception) -> None:
 
 def main(arguments: list[str]) -> int:
     """Runs the site and returns its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m zetadp.trainer.site", description="Take part in federated trainings.")
+    parser.add_argument("settings", type=Path)
+    parser.add_argument("--parent", type=int, help="id of the process that this one must not outlive")
+    options = parser.parse_args(arguments)
     stopped: list[int] = []
 
     def stop(number: int, _frame: FrameType | None) -> None:
@@ -177,9 +185,12 @@ def main(arguments: list[str]) -> int:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
+    if options.parent is not None and not die_with_parent(options.parent, signal.SIGTERM):
+        sys.stderr.write(f"process {options.parent} isn't the parent: not started\n")
+        return ORPHANED
     os.umask(0o077)
     try:
-        serve(read_settings(SiteSettings, Path(arguments[0])), stopped)
+        serve(read_settings(SiteSettings, options.settings), stopped)
     except (PrivacyError, OSError, ValueError) as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -24,10 +25,19 @@ from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
 DIGITS = FederatedZetaDpSgd.example().data.model_dump_json()
 UPLOADED = json.dumps({"kind": "uploaded", "data_set": "0" * 32})
 REHEARSE = [sys.executable, "-m", "zetadp", "federation", "rehearse"]
+PATIENCE_SECONDS = 120.0
+over_flower = pytest.mark.skipif(
+    not (FLOWER / "bin" / "flower-superlink").exists(), reason="Flower isn't installed: make build/flower/.installed"
+)
+
+
+def running() -> str:
+    """The command lines of all processes, whole however long they are."""
+    return subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True).stdout
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not (FLOWER / "bin" / "flower-superlink").exists(), reason="Flower isn't installed: make build/flower/.installed")
+@over_flower
 def test_sites_answer_every_round_and_charge_their_own_ledgers(tmp_path: Path) -> None:
     (tmp_path / "spec.json").write_text(FederatedZetaDpSgd.example().model_dump_json())
     options = ["--sites", "2", "--rounds", "5", "--output", str(tmp_path / "all"), "--flower", str(FLOWER)]
@@ -38,8 +48,23 @@ def test_sites_answer_every_round_and_charge_their_own_ledgers(tmp_path: Path) -
     for name in ("site-1", "site-2"):
         assert f"{name}: 5 of 5 rounds counted, 5 charged" in found.stdout
         assert ledger_of(read_settings(SiteSettings, tmp_path / "all" / f"{name}.yaml")).charged(proposal.digest) == 5
-    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    assert str(tmp_path / "all") not in running
+    assert str(tmp_path / "all") not in running()
+
+
+@pytest.mark.slow
+@over_flower
+def test_a_killed_rehearsal_leaves_nothing_running(tmp_path: Path) -> None:
+    (tmp_path / "spec.json").write_text(FederatedZetaDpSgd.example().model_dump_json())
+    options = ["--sites", "2", "--output", str(tmp_path / "all"), "--flower", str(FLOWER)]
+    with subprocess.Popen([*REHEARSE, str(tmp_path / "spec.json"), *options], stdout=subprocess.PIPE, text=True) as killed:
+        assert killed.stdout is not None
+        next(line for line in killed.stdout if line.startswith("round 1 of "))
+        assert str(tmp_path / "all") in running()
+        killed.kill()
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while (found := str(tmp_path / "all") in running()) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert not found
 
 
 def test_only_federated_recipes_are_rehearsed_and_no_folder_is_written_over(tmp_path: Path) -> None:

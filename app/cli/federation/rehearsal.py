@@ -134,7 +134,7 @@ def free_port() -> int:
 
 
 def _site_command(settings: Path) -> list[str]:
-    return [sys.executable, "-m", "zetadp.trainer.site", str(settings)]
+    return [sys.executable, "-m", "zetadp.trainer.site", str(settings), "--parent", str(os.getpid())]
 
 
 @contextmanager
