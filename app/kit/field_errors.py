@@ -22,7 +22,10 @@ class FieldError(Value):
 
 def field_errors(errors: Iterable[Mapping[str, Any]], body: object) -> list[FieldError]:
     """Pydantic's errors with paths as the user wrote them, without the names of union members that Pydantic inserts."""
-    return [_field_error(error, body) for error in errors]
+    listed = list(errors)
+    wrong = {tuple(error["loc"][:-1]) for error in listed if error["loc"]}
+    # Of a list with wrong entries Pydantic counts only the others.
+    return [_field_error(error, body) for error in listed if error["type"] != "too_short" or tuple(error["loc"]) not in wrong]
 
 
 def _field_error(error: Mapping[str, Any], body: object) -> FieldError:
@@ -42,7 +45,8 @@ def _described(kind: str, error: Mapping[str, Any], context: Mapping[str, Any]) 
     known = {
         "missing": lambda: ("", "this field is required", "nothing"),
         "extra_forbidden": lambda: ("", "there is no field with this name", echo(error["input"])),
-        "too_long": lambda: ("", f"must have at most {context['max_length']} entries", f"{context.get('actual_length') or 'more'}"),
+        "too_short": lambda: ("", f"must have at least {_entries(context['min_length'])}", str(context["actual_length"])),
+        "too_long": lambda: ("", f"must have at most {_entries(context['max_length'])}", f"{context.get('actual_length') or 'more'}"),
         "json_invalid": lambda: ("", f"must be JSON ({context.get('error', 'malformed')})", "malformed text"),
         "union_tag_not_found": lambda: ("", f"must say which kind it is in its field {context['discriminator']}", "none"),
         "union_tag_invalid": lambda: (
@@ -52,6 +56,10 @@ def _described(kind: str, error: Mapping[str, Any], context: Mapping[str, Any]) 
         ),
     }.get(kind)
     return known() if known is not None else ("", _message(error, context), echo(error["input"]))
+
+
+def _entries(count: int) -> str:
+    return "1 entry" if count == 1 else f"{count} entries"
 
 
 def _message(error: Mapping[str, Any], context: Mapping[str, Any]) -> str:

@@ -240,7 +240,7 @@ def test_circulant_rows_are_correlations(client):
         ({"kept": [17]}, "at most the axis length"),
         ({"kept": [0]}, ">= 1"),
         ({"kept": [4, 4]}, "one number for each axis"),
-        ({"shape": []}, "at least 1 item"),
+        ({"shape": []}, "at least 1 entry"),
         ({"kept": None}, "kept: must be given, or filtering_ratio instead, got 'neither'"),
         ({"filtering_ratio": [0.5], "rounding": "floor"}, "got 'both'"),
         ({"kept": None, "filtering_ratio": [0.5]}, "rounding: must be given with filtering_ratio"),

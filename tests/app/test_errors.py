@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import pytest
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from zetadp.app import main
 from zetadp.app.kit.errors import ServiceError, Unavailable
@@ -58,3 +60,17 @@ def test_an_unknown_kind_is_answered_with_those_there_are() -> None:
     assert field.endswith(".convention")
     assert message.startswith("must be one of 'total', 'per_component', 'covariance'")
     assert got == "'variance'"
+
+
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [
+        (["no number"], [("[0]", "must be a valid integer, unable to parse string as an integer", "'no number'")]),
+        ([], [("body", "must have at least 1 entry", "0")]),
+        ([1, 2, 3], [("body", "must have at most 2 entries", "3")]),
+    ],
+)
+def test_a_list_is_said_to_be_too_short_only_if_it_came_so(sent: list[object], told: list[tuple[str, str, str]]) -> None:
+    with pytest.raises(ValidationError) as refused:
+        TypeAdapter(Annotated[tuple[int, ...], Field(min_length=1, max_length=2)]).validate_python(sent)
+    assert [(one.field, one.message, one.got) for one in field_errors(refused.value.errors(), sent)] == told
