@@ -34,7 +34,7 @@ class ScopeMissing(AccessError):
 
     def __init__(self, scope: str) -> None:
         self.scope = scope
-        super().__init__(f"expected a key with the scope {scope}")
+        super().__init__(f"this needs a key with the scope {scope}")
 
 
 class TooManyRequests(AccessError, TooMuch):

@@ -6,12 +6,12 @@ from zetadp.app.kit.errors import ProblemType, TooMuch, Unavailable
 
 
 class CalculatorsBusy(Unavailable):
-    """More is asked than can be calculated in time."""
+    """More is asked than can be calculated in time, or the processes that calculate take too long to start."""
 
-    problem = ProblemType(503, "calculators-busy", "Too many calculations are waiting.")
+    problem = ProblemType(503, "calculators-busy", "All calculating processes are busy, or starting.")
 
-    def __init__(self, waiting: int) -> None:
-        super().__init__(f"{waiting} calculations are waiting; send it again later, or as a job")
+    def __init__(self, waiting: int, waited: float) -> None:
+        super().__init__(f"none was free within {waited:g} s, and {waiting} others are waiting; send it again later, or as a job")
 
 
 class MachineBusy(Unavailable):

@@ -65,7 +65,7 @@ class Turns(Generic[_Taken]):
         if self._free:
             return self._free.popleft()
         if self._count >= self._most_waiting:
-            raise CalculatorsBusy(self._count)
+            raise CalculatorsBusy(self._count, 0.0)
         turn: asyncio.Future[_Taken] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(who, deque()).append(turn)
         self._count += 1
@@ -79,7 +79,7 @@ class Turns(Generic[_Taken]):
             self._count -= 1
             self._leave(who, turn)
         if not turn.done():
-            raise CalculatorsBusy(self._count)
+            raise CalculatorsBusy(self._count, self._wait_seconds)
         return turn.result()
 
     def _leave(self, who: str, turn: asyncio.Future[_Taken]) -> None:

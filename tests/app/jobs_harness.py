@@ -81,6 +81,7 @@ def settings(data_dir: Path) -> Settings:
         event_poll_seconds=0.05,
         resubmit_seconds=0.5,
         stop_grace_seconds=1.0,
+        calculation_wait_seconds=300.0,  # beside other work the calculating processes may take long to start
         shutdown_seconds=60.0,  # a busy machine's workers give up their leases too
     )
 

@@ -110,7 +110,7 @@ def test_every_route_refuses_a_key_without_its_scope(of: Settings, client: httpx
                     "type": "scope-missing",
                     "title": "The key doesn't allow this.",
                     "status": 403,
-                    "detail": f"expected a key with the scope {scope}",
+                    "detail": f"this needs a key with the scope {scope}",
                 }
 
 

@@ -119,7 +119,7 @@ def test_metrics_are_for_the_operators_own_keys(tmp_path: Path) -> None:
         assert client.get("/metrics", headers=shown(made(of, "default", Scope.METRICS))).status_code == 200
         assert client.get("/metrics", headers=shown(made(of, "default", Scope.ADMIN))).status_code == 403
         other = client.get("/metrics", headers=shown(made(of, "clinic-b", Scope.METRICS)))
-        assert (other.status_code, other.json()["detail"]) == (403, "expected a key with the scope metrics of the tenant default")
+        assert (other.status_code, other.json()["detail"]) == (403, "this needs a key with the scope metrics of the tenant default")
 
 
 def test_applications_count_for_themselves(tmp_path: Path) -> None:

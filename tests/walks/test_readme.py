@@ -19,6 +19,8 @@ from tests.app.documents import README, ROOT, blocks
 pytest.importorskip("torch")
 
 USUAL = "http://127.0.0.1:8000"
+PATIENT = {"ZETADP_CALCULATION_WAIT_SECONDS": "300"}
+"""Beside other work the calculating processes may take long to start."""
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +41,7 @@ def service(folder: Path) -> Generator[tuple[str, str, dict[str, str]]]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     plain = {name: value for name, value in os.environ.items() if not name.startswith("ZETADP_")}
-    environment = plain | {"ZETADP_DATA_DIR": str(folder / "data"), "ZETADP_PORT": str(port), "ZETADP_LOG_LEVEL": "warning"}
+    environment = plain | {"ZETADP_DATA_DIR": str(folder / "data"), "ZETADP_PORT": str(port), "ZETADP_LOG_LEVEL": "warning"} | PATIENT
     command = [str(folder / ".venv/bin/zetadp"), "serve", "--with-worker"]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
