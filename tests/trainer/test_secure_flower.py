@@ -40,5 +40,5 @@ def test_four_sites_add_up_while_one_is_killed(tmp_path: Path) -> None:
         assert charged == ROUNDS if record.name != "b" else charged >= KILLED_AT - 1
     envelope = Envelope.model_validate_json(federation.certificate(report))
     reading = Reading(Statement.model_validate_json(envelope.content).predicate)
-    assert "and sends integers under masks that come off in a sum alone" in reading.trust
-    assert "where of any 3 of the 4 nodes at least 2 are honest" in reading.trust
+    assert "and sends integers under masks that come off only in a sum" in reading.trust
+    assert "as long as at least 2 of any 3 of the 4 nodes are honest" in reading.trust
