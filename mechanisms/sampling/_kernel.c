@@ -17,7 +17,7 @@
    with no product and sum in one (-ffp-contract=off), so they give the same bits. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__)
 #define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
-#define BY_EIGHT
+#define WIDE_REGISTERS
 #else
 #define WIDE
 #endif
@@ -110,65 +110,9 @@ WIDE static Py_ssize_t all_noised(
     return broken ? -1 : found;
 }
 
-#ifdef BY_EIGHT
-/* The same with registers of eight numbers and their loads from a table, which a compiler spells out one by one. Powers of two are drawn
-   together, which rounds nothing: steps are counted in whole numbers here. */
+#ifdef WIDE_REGISTERS
 #include <immintrin.h>
-#define EIGHT __attribute__((target("avx512f,avx512dq")))
-
-static int has_eight(void) { return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq"); }
-
-/* The numbers of eight words, in steps; of the rest only the sign, at 1/2. */
-EIGHT static inline __m512d eight_steps(const uint64_t *word, const uint64_t *column, __mmask8 *rest) {
-    const __m512i w = _mm512_loadu_si512(word), own = _mm512_srli_epi64(w, 52), entry = _mm512_i64gather_epi64(own, column, 8);
-    const __m512i threshold = _mm512_and_si512(_mm512_srli_epi64(w, 25), _mm512_set1_epi64(THRESHOLD_MASK));
-    const __mmask8 other = _mm512_cmpge_epi64_mask(threshold, _mm512_srli_epi64(entry, 16));
-    const __m512i bin = _mm512_mask_and_epi64(own, other, entry, _mm512_set1_epi64(0xffff));
-    *rest = _mm512_cmpeq_epi64_mask(bin, _mm512_set1_epi64(REST));
-    const __m512i offset = _mm512_and_si512(w, _mm512_set1_epi64(OFFSET_MASK));
-    const __m512i cell = _mm512_maskz_or_epi64(_knot_mask8(*rest), _mm512_slli_epi64(bin, OFFSET_BITS), offset);
-    const __m512i sign = _mm512_and_si512(_mm512_slli_epi64(w, 39), _mm512_set1_epi64((int64_t)0x8000000000000000));
-    const __m512d centre = _mm512_add_pd(_mm512_cvtepi64_pd(cell), _mm512_set1_pd(0.5));
-    return _mm512_xor_pd(centre, _mm512_castsi512_pd(sign));
-}
-
-EIGHT static inline Py_ssize_t places(__mmask8 rest, int64_t *into, Py_ssize_t first) {
-    Py_ssize_t found = 0;
-    for (unsigned left = rest; left; left &= left - 1) into[found++] = first + __builtin_ctz(left);
-    return found;
-}
-
-EIGHT static Py_ssize_t eight_normals(const uint64_t *word, const uint64_t *column, Double *number, int64_t *rest, Py_ssize_t count) {
-    Py_ssize_t found = 0;
-    for (Py_ssize_t i = 0; i < count; i += 8) {
-        __mmask8 left;
-        _mm512_storeu_pd(number + i, _mm512_mul_pd(eight_steps(word + i, column, &left), _mm512_set1_pd(0x1p-32)));
-        found += places(left, rest + found, i);
-    }
-    return found;
-}
-
-EIGHT static Py_ssize_t eight_noised(
-    const uint64_t *word, const uint64_t *column, const void *value, void *out, int64_t *rest, Py_ssize_t count, Release by, int single
-) {
-    const __m512d factor = _mm512_set1_pd(by.factor * 0x1p32), scale = _mm512_set1_pd(by.scale * 0x1p-32);
-    const __m512d largest = _mm512_set1_pd(by.largest * 0x1p32), least = _mm512_set1_pd(-by.largest * 0x1p32);
-    Py_ssize_t found = 0;
-    __mmask8 broken = 0;
-    for (Py_ssize_t i = 0; i < count; i += 8) {
-        __mmask8 left;
-        const __m512d given =
-            single ? _mm512_cvtps_pd(_mm256_loadu_ps((const float *)value + i)) : _mm512_loadu_pd((const double *)value + i);
-        const __m512d held = _mm512_min_pd(_mm512_max_pd(_mm512_mul_pd(given, factor), least), largest);
-        const __m512d whole = _mm512_roundscale_pd(held, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-        const __m512d sum = _mm512_mul_pd(_mm512_add_pd(whole, eight_steps(word + i, column, &left)), scale);
-        broken |= _mm512_fpclass_pd_mask(given, 0x99); /* infinite, or not a number */
-        if (single) _mm256_storeu_ps((float *)out + i, _mm512_cvtpd_ps(sum));
-        else _mm512_storeu_pd((double *)out + i, sum);
-        found += places(left, rest + found, i);
-    }
-    return broken ? -1 : found;
-}
+#include "_registers.h"
 
 /* Whether scaling by 2^32 and back is exact, so that both count the same: no factor or scale at the ends of double precision. */
 static int has_room(Release by) { return fabs(by.factor) < 0x1p900 && fabs(by.scale) > 0x1p-900; }
@@ -179,26 +123,27 @@ static int has_room(Release by) { return fabs(by.factor) < 0x1p900 && fabs(by.sc
 
 /* ``noised`` of the words of a key stream from this block on, none of which is written to memory for long. A place of the rest is followed
    by its sign in the lowest bit, and ``left`` has the value there, which ``out`` may lie over. */
-CIPHER static Py_ssize_t all_streamed(
-    const uint8_t *key, uint64_t block, const uint64_t *column, const void *value, void *out, int64_t *rest, double *left,
-    Py_ssize_t count, Release by, int single
+static Py_ssize_t all_streamed(
+    Encrypt encrypt, int widest, const uint8_t *key, uint64_t block, const uint64_t *column, const void *value, void *out, int64_t *rest,
+    double *left, Py_ssize_t count, Release by, int single
 ) {
     const Schedule schedule = schedule_of(key);
     const Py_ssize_t size = single ? 4 : 8;
-    const int room = has_room(by);
+    const Registers *const several = has_room(by) ? registers(widest) : NULL;
     uint64_t word[STREAMED];
     union { float single[STREAMED]; double wide[STREAMED]; } given;
     Py_ssize_t found = 0;
     int broken = 0;
     for (Py_ssize_t first = 0; first < count; first += STREAMED) {
-        const Py_ssize_t some = count - first < STREAMED ? count - first : STREAMED, eights = room ? some / 8 * 8 : 0;
-        for (Py_ssize_t i = 0; i < some; i += 2 * BLOCKS) encrypted(&schedule, block + (uint64_t)(first + i) / 2, (uint8_t *)(word + i));
+        const Py_ssize_t some = count - first < STREAMED ? count - first : STREAMED;
+        const Py_ssize_t whole = several ? some / several->numbers * several->numbers : 0;
+        for (Py_ssize_t i = 0; i < some; i += 2 * BLOCKS) encrypt(&schedule, block + (uint64_t)(first + i) / 2, (uint8_t *)(word + i));
         memcpy(&given, (const uint8_t *)value + first * size, (size_t)(some * size));
         void *const into = (uint8_t *)out + first * size;
-        Py_ssize_t fresh = eights ? eight_noised(word, column, &given, into, rest + found, eights, by, single) : 0, more;
+        Py_ssize_t fresh = whole ? several->noised(word, column, &given, into, rest + found, whole, by, single) : 0, more;
         broken |= fresh < 0;
         fresh = fresh < 0 ? 0 : fresh;
-        more = some > eights ? all_noised(word, column, &given, into, rest + found + fresh, eights, some, by, single) : 0;
+        more = some > whole ? all_noised(word, column, &given, into, rest + found + fresh, whole, some, by, single) : 0;
         broken |= more < 0;
         for (const Py_ssize_t end = found + fresh + (more < 0 ? 0 : more); found < end; found++) {
             const Py_ssize_t place = (Py_ssize_t)rest[found];
@@ -210,19 +155,22 @@ CIPHER static Py_ssize_t all_streamed(
 }
 #endif
 
-/* normals(words, columns, numbers, rest) -> how many places were written to rest.
+/* normals(widest, words, columns, numbers, rest) -> how many places were written to rest. widest: at most so many numbers in a register.
    words: uint64; columns: 4096 uint64, threshold above 16 bits of alias; numbers: float64, as many as words; rest: int64, as many. */
 static PyObject *normals(PyObject *module, PyObject *args) {
     Py_buffer words, columns, numbers, rest;
+    int widest;
     (void)module;
-    if (!PyArg_ParseTuple(args, "y*y*w*w*", &words, &columns, &numbers, &rest)) return NULL;
+    if (!PyArg_ParseTuple(args, "iy*y*w*w*", &widest, &words, &columns, &numbers, &rest)) return NULL;
     const Py_ssize_t count = words.len / 8;
     Py_ssize_t found = 0, first = 0;
     const int fits = columns.len == COLUMNS * 8 && numbers.len >= count * 8 && rest.len >= count * 8;
     if (fits) {
         Py_BEGIN_ALLOW_THREADS
-#ifdef BY_EIGHT
-        if (has_eight()) found = eight_normals(words.buf, columns.buf, numbers.buf, rest.buf, first = count / 8 * 8);
+#ifdef WIDE_REGISTERS
+        const Registers *const several = registers(widest);
+        if (several) first = count / several->numbers * several->numbers;
+        if (several) found = several->normals(words.buf, columns.buf, numbers.buf, rest.buf, first);
 #endif
         found += all_normals(words.buf, columns.buf, numbers.buf, (int64_t *)rest.buf + found, first, count);
         Py_END_ALLOW_THREADS
@@ -232,24 +180,25 @@ static PyObject *normals(PyObject *module, PyObject *args) {
     return PyLong_FromSsize_t(found);
 }
 
-/* noised(words, columns, value, out, rest, factor, largest, scale, single) -> how many places were written to rest; -1 where a value isn't
-   finite. ``normals`` and ``released`` in one pass: value and out are float32 where single, else float64, as many as words. */
+/* noised(widest, words, columns, value, out, rest, factor, largest, scale, single) -> how many places were written to rest; -1 where a value
+   isn't finite. ``normals`` and ``released`` in one pass: value and out are float32 where single, else float64, as many as words. */
 static PyObject *noised(PyObject *module, PyObject *args) {
     Py_buffer words, columns, value, out, rest;
     Release by;
-    int single;
+    int single, widest;
     (void)module;
     if (!PyArg_ParseTuple(
-            args, "y*y*y*w*w*dddp", &words, &columns, &value, &out, &rest, &by.factor, &by.largest, &by.scale, &single
+            args, "iy*y*y*w*w*dddp", &widest, &words, &columns, &value, &out, &rest, &by.factor, &by.largest, &by.scale, &single
         )) return NULL;
     const Py_ssize_t count = words.len / 8, size = count * (single ? 4 : 8);
     Py_ssize_t found = 0, more = 0, first = 0;
     const int fits = columns.len == COLUMNS * 8 && value.len == size && out.len == size && rest.len >= count * 8;
     if (fits) {
         Py_BEGIN_ALLOW_THREADS
-#ifdef BY_EIGHT
-        if (has_eight() && has_room(by))
-            found = eight_noised(words.buf, columns.buf, value.buf, out.buf, rest.buf, first = count / 8 * 8, by, single);
+#ifdef WIDE_REGISTERS
+        const Registers *const several = has_room(by) ? registers(widest) : NULL;
+        if (several) first = count / several->numbers * several->numbers;
+        if (several) found = several->noised(words.buf, columns.buf, value.buf, out.buf, rest.buf, first, by, single);
 #endif
         int64_t *left = (int64_t *)rest.buf + (found < 0 ? 0 : found);
         more = all_noised(words.buf, columns.buf, value.buf, out.buf, left, first, count, by, single);
@@ -260,48 +209,53 @@ static PyObject *noised(PyObject *module, PyObject *args) {
     return PyLong_FromSsize_t(found < 0 || more < 0 ? -1 : found + more);
 }
 
-#ifdef BY_EIGHT
-/* Whether the processor has what the next two take. */
-static PyObject *has_cipher(PyObject *module, PyObject *args) {
+#ifdef WIDE_REGISTERS
+/* ciphers() -> in how many ways the processor can do what the next two do, each of which takes half the instructions of the one before. */
+static PyObject *ciphers(PyObject *module, PyObject *args) {
     (void)module; (void)args;
-    return PyBool_FromLong(has_cipher_instructions());
+    return PyLong_FromLong(ways_here());
 }
 
-/* key_stream(key, position, target): overwrites the target with bytes of AES-256's key stream from this place on. */
+/* key_stream(way, key, position, target): overwrites the target with bytes of AES-256's key stream from this place on. Ways count from 1. */
 static PyObject *key_stream(PyObject *module, PyObject *args) {
     Py_buffer key, target;
     unsigned long long position;
+    int way;
     (void)module;
-    if (!PyArg_ParseTuple(args, "y*Kw*", &key, &position, &target)) return NULL;
-    const int fits = key.len == 32 && has_cipher_instructions();
+    if (!PyArg_ParseTuple(args, "iy*Kw*", &way, &key, &position, &target)) return NULL;
+    const int fits = key.len == 32 && way > 0 && way <= ways_here();
     if (fits) {
         Py_BEGIN_ALLOW_THREADS
-        all_bytes(key.buf, position, target.buf, target.len);
+        all_bytes(ways[way - 1], key.buf, position, target.buf, target.len);
         Py_END_ALLOW_THREADS
     }
     PyBuffer_Release(&key); PyBuffer_Release(&target);
-    if (!fits) { PyErr_SetString(PyExc_ValueError, "a key of another size, or a processor without these instructions"); return NULL; }
+    if (!fits) { PyErr_SetString(PyExc_ValueError, "a key of another size, or a way that the processor hasn't got"); return NULL; }
     Py_RETURN_NONE;
 }
 
-/* streamed(key, block, columns, value, out, rest, left, factor, largest, scale, single) -> how many places were written to rest, and as many
-   values to left; -1 where a value isn't finite. ``noised`` of a key stream's words from this block on; value and out may be the same. */
+/* streamed(way, widest, key, block, columns, value, out, rest, left, factor, largest, scale, single) -> how many places were written to rest,
+   and as many values to left; -1 where a value isn't finite. ``noised`` of a key stream's words from this block on; value and out may be
+   the same. */
 static PyObject *streamed(PyObject *module, PyObject *args) {
     Py_buffer key, columns, value, out, rest, left;
     unsigned long long block;
     Release by;
-    int single;
+    int single, way, widest;
     (void)module;
     if (!PyArg_ParseTuple(
-            args, "y*Ky*y*w*w*w*dddp", &key, &block, &columns, &value, &out, &rest, &left, &by.factor, &by.largest, &by.scale, &single
+            args, "iiy*Ky*y*w*w*w*dddp", &way, &widest, &key, &block, &columns, &value, &out, &rest, &left,
+            &by.factor, &by.largest, &by.scale, &single
         )) return NULL;
     const Py_ssize_t count = value.len / (single ? 4 : 8);
     Py_ssize_t found = 0;
-    const int fits = key.len == 32 && has_cipher_instructions() && columns.len == COLUMNS * 8 && value.len == count * (single ? 4 : 8)
+    const int fits = key.len == 32 && way > 0 && way <= ways_here() && columns.len == COLUMNS * 8 && value.len == count * (single ? 4 : 8)
         && out.len == value.len && rest.len >= count * 8 && left.len >= count * 8;
     if (fits) {
         Py_BEGIN_ALLOW_THREADS
-        found = all_streamed(key.buf, block, columns.buf, value.buf, out.buf, rest.buf, left.buf, count, by, single);
+        found = all_streamed(
+            ways[way - 1], widest, key.buf, block, columns.buf, value.buf, out.buf, rest.buf, left.buf, count, by, single
+        );
         Py_END_ALLOW_THREADS
     }
     PyBuffer_Release(&key); PyBuffer_Release(&columns); PyBuffer_Release(&value); PyBuffer_Release(&out); PyBuffer_Release(&rest);
@@ -475,8 +429,8 @@ static PyObject *watched_part(PyObject *module, PyObject *args) {
 static PyMethodDef methods[] = {
     {"normals", normals, METH_VARARGS, NULL},
     {"noised", noised, METH_VARARGS, NULL},
-#ifdef BY_EIGHT
-    {"has_cipher", has_cipher, METH_NOARGS, NULL},
+#ifdef WIDE_REGISTERS
+    {"ciphers", ciphers, METH_NOARGS, NULL},
     {"key_stream", key_stream, METH_VARARGS, NULL},
     {"streamed", streamed, METH_VARARGS, NULL},
 #endif

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from functools import cache
+from itertools import pairwise
 from typing import Any, Final, final
 
 import numpy as np
@@ -184,8 +185,8 @@ def of_rest(places: NDArray[np.int64], signs: NDArray[np.float64], fill: Fill) -
     """
     if not len(places):
         return signs
-    bounds: NDArray[np.intp] = np.searchsorted(places, np.arange(TOGETHER, int(places[-1]) + 1, TOGETHER))
-    cells = np.concatenate([draw_rest(len(some), fill) for some in np.split(places, bounds) if len(some)])
+    ends = [*np.searchsorted(places, range(TOGETHER, int(places[-1]) + 1, TOGETHER)).tolist(), len(places)]
+    cells = np.concatenate([draw_rest(end - start, fill) for start, end in pairwise((0, *ends)) if end > start])
     return np.copysign((cells + 0.5) * STEP, signs)
 
 

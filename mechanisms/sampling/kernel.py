@@ -29,6 +29,9 @@ def _compiled() -> Any:
 COMPILED: Any = _compiled()
 """The C module; None if there was no compiler."""
 
+WIDEST: int = 8
+"""The C loops use the processor's registers of at most so many numbers; all give the same bits."""
+
 KINDS: Final = (np.dtype(np.float32), np.dtype(np.float64))
 """Number types that the C loop accepts. NumPy works their names out anew each time, which takes as long as a thousand numbers."""
 
@@ -51,9 +54,9 @@ Proposals = tuple[NDArray[np.int64], NDArray[np.int8], int]
 """Cells, (n,); verdicts, (n,); how many of them are ``UNDECIDED``."""
 
 
-def has_cipher() -> bool:
-    """Whether the C module computes AES-256's key stream too: it was compiled to, and the processor encrypts four blocks at once."""
-    return hasattr(COMPILED, "has_cipher") and COMPILED.has_cipher()
+def ciphers() -> int:
+    """In how many ways the C module computes AES-256's key stream too: one, two or four blocks an instruction, as far as the processor can."""
+    return COMPILED.ciphers() if hasattr(COMPILED, "ciphers") else 0
 
 
 def normals(words: NDArray[np.uint64], columns: Columns, numbers: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -64,7 +67,7 @@ def normals(words: NDArray[np.uint64], columns: Columns, numbers: NDArray[np.flo
     """
     if COMPILED is not None:
         rest = np.empty(len(words), np.int64)
-        return rest[: COMPILED.normals(words, columns, numbers, rest)]
+        return rest[: COMPILED.normals(WIDEST, words, columns, numbers, rest)]
     entries = columns.view(np.int64)
     thresholds, aliases = entries >> 16, entries & 0xFFFF
     column = (words >> np.uint64(52)).view(np.int64)
@@ -163,7 +166,7 @@ def noised(
         _ = rounded(value, numbers, *by, into)
         return places
     places = np.empty(len(words), np.int64)
-    found = COMPILED.noised(words, columns, value, into, places, *by, value.dtype == np.float32)
+    found = COMPILED.noised(WIDEST, words, columns, value, into, places, *by, value.dtype == np.float32)
     _check_finite(found >= 0)
     return places[:found].copy()
 
@@ -171,7 +174,7 @@ def noised(
 def streamed(
     key: bytes, block: int, columns: Columns, value: NDArray[Any], by: tuple[float, float, float], into: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    r"""``noised`` with words of the key stream of ``key`` from this block on, where ``has_cipher``; they are nowhere in memory afterwards.
+    r"""``noised`` with words of the key stream of ``key`` from this block on; there must be ``ciphers``. The words are nowhere in memory afterwards.
 
     Args:
       value, into: as of ``noised``.
@@ -181,7 +184,7 @@ def streamed(
       InvalidParameter: the value isn't finite everywhere.
     """
     found, left = np.empty(len(value), np.int64), np.empty(len(value))
-    count = COMPILED.streamed(key, block, columns, value, into, found, left, *by, value.dtype == np.float32)
+    count = COMPILED.streamed(ciphers(), WIDEST, key, block, columns, value, into, found, left, *by, value.dtype == np.float32)
     _check_finite(count >= 0)
     places = found[:count]
     return places >> 1, left[:count].copy(), 1.0 - 2.0 * (places & 1).astype(np.float64)

@@ -1,4 +1,4 @@
-r"""The key stream of AES-256 in counter mode: from our own kernel where the processor encrypts four blocks at once, else from OpenSSL.
+r"""The key stream of AES-256 in counter mode: from our own kernel where the processor has instructions for it, else from OpenSSL.
 
 Of OpenSSL by its fastest code: GCM encrypts with the same stream from its third block on, and uses wide registers if the processor has
 them, in half the time of CTR. Its checksum is discarded. The kernel makes noise of the stream where it makes the stream, and prepares a
@@ -41,7 +41,7 @@ class KeyStream:
     def __init__(self, key: bytes) -> None:
         self.secret = key
         self._position = 0
-        self._segments = None if kernel.has_cipher() else Segments(key)
+        self._segments = None if kernel.ciphers() else Segments(key)
         self._turn = Lock()
 
     def next(self, count: int) -> bytes:
@@ -57,7 +57,7 @@ class KeyStream:
                 self._segments.fill(target)
                 return
             first, self._position = self._position, self._position + len(target)
-        kernel.COMPILED.key_stream(self.secret, first, target)
+        kernel.COMPILED.key_stream(kernel.ciphers(), self.secret, first, target)
 
     def reserve(self, count: int) -> int | None:
         r"""The number of the block from which the next ``count`` bytes are for ``kernel.streamed``; nobody else gets them.

@@ -219,9 +219,14 @@ def test_kernel_and_numpy_give_the_same_bits(monkeypatch):
         return [noise, *(kernel.released(value, noise, 1.0 / 3.0, 2.0**18, 3.0) for value in kinds)]
 
     with np.errstate(over="ignore"):
-        compiled = all_of_it()
+        ways = []
+        for widest in (8, 4, 1):
+            monkeypatch.setattr(kernel, "WIDEST", widest)
+            ways.append(all_of_it())
         monkeypatch.setattr(kernel, "COMPILED", None)
-        for one, other in zip(compiled, all_of_it(), strict=True):
+        expected = all_of_it()
+    for compiled in ways:
+        for one, other in zip(compiled, expected, strict=True):
             assert one.dtype == other.dtype
             assert np.array_equal(one, other)
 
@@ -229,7 +234,7 @@ def test_kernel_and_numpy_give_the_same_bits(monkeypatch):
 @pytest.mark.parametrize("kind", [np.float64, np.float32])
 @pytest.mark.parametrize("by", [(1.0 / 3.0, 2.0**18, 3.0), (1e-40, 2.0**18, 1e40), (1e49, 3.0, 1e-50), (1e305, 2.0**18, 1.1e-305)])
 def test_noise_added_at_once_is_the_same_in_every_part_of_the_kernel(kind, by, monkeypatch):
-    """Eight numbers at once where the processor can, one by one, and NumPy: with places of the rest in each."""
+    """Eight numbers at once and four where the processor can, one by one, and NumPy: with places of the rest in each."""
     if kernel.COMPILED is None:
         pytest.skip("no compiled kernel: NumPy is all there is")
     count = 8 * 5_000 + 5
@@ -247,7 +252,10 @@ def test_noise_added_at_once_is_the_same_in_every_part_of_the_kernel(kind, by, m
         return np.concatenate(places), out
 
     with np.errstate(over="ignore", invalid="ignore"):
-        ways = [at_once(count), at_once(7)]
+        ways = [at_once(count), at_once(3)]
+        for widest in (4, 1):
+            monkeypatch.setattr(kernel, "WIDEST", widest)
+            ways.append(at_once(count))
         monkeypatch.setattr(kernel, "COMPILED", None)
         expected = at_once(count)
     assert len(expected[0]) > 20
@@ -311,11 +319,11 @@ def test_the_kernel_refuses_arrays_that_do_not_fit():
             kernel.COMPILED.watched_part(before, single, of_all, first, shift, 1.0, True, total, into)
     table = grid_normal.table()
     with pytest.raises(ValueError, match="other sizes"):
-        kernel.COMPILED.noised(np.zeros(3, "<u8"), table.columns, single, single[1:], np.zeros(3, np.int64), 1.0, 1.0, 1.0, True)
+        kernel.COMPILED.noised(8, np.zeros(3, "<u8"), table.columns, single, single[1:], np.zeros(3, np.int64), 1.0, 1.0, 1.0, True)
     with pytest.raises(ValueError, match="other sizes"):
         kernel.COMPILED.rest(np.zeros((4, 3), "<u8"), table.ends[1:], table.rectangles, 30, np.zeros(3, np.int64), np.zeros(3, np.int8))
     with pytest.raises(ValueError, match="other sizes"):
-        kernel.COMPILED.normals(np.zeros(3, "<u8"), grid_normal.table().columns, np.zeros(2), np.zeros(3, np.int64))
+        kernel.COMPILED.normals(8, np.zeros(3, "<u8"), grid_normal.table().columns, np.zeros(2), np.zeros(3, np.int64))
 
 
 # Distances

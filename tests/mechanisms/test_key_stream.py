@@ -27,12 +27,21 @@ def taken(stream: Segments, count: int) -> bytes:
     return bytes(target)
 
 
-@pytest.fixture(params=["OpenSSL", "kernel"])
+NO_CIPHER = "no kernel, or a processor that doesn't encrypt so many blocks with one instruction"
+
+
+@pytest.fixture(params=[1, 2, 3], ids=["one block an instruction", "two", "four"])
+def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if kernel.ciphers() < request.param:
+        pytest.skip(NO_CIPHER)
+    monkeypatch.setattr(kernel, "ciphers", lambda: request.param)
+
+
+@pytest.fixture(params=[0, 1, 2, 3], ids=["OpenSSL", "one block an instruction", "two", "four"])
 def _by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "OpenSSL":
-        monkeypatch.setattr(kernel, "COMPILED", None)
-    elif not kernel.has_cipher():
-        pytest.skip("no kernel, or a processor that doesn't encrypt four blocks at once")
+    if kernel.ciphers() < request.param:
+        pytest.skip(NO_CIPHER)
+    monkeypatch.setattr(kernel, "ciphers", lambda: request.param)
 
 
 @pytest.mark.usefixtures("_by")
@@ -62,12 +71,11 @@ def test_a_segment_goes_over_into_the_next(segment):
     assert taken(stream, 1000) == counter_mode(1000, first + 2**32)
 
 
+@pytest.mark.usefixtures("_way")
 @pytest.mark.parametrize("numbers", [17, 511, 512, 513, 40_001])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_noise_made_where_the_stream_is_made_is_that_of_its_words(numbers, dtype, monkeypatch):
     """To the bit; the next numbers come after it in the same place."""
-    if not kernel.has_cipher():
-        pytest.skip("no kernel, or a processor that doesn't encrypt four blocks at once")
     value, by = np.linspace(-300.0, 300.0, numbers, dtype=dtype), (0.4999, 2.0**18, 2.0004)
     found: list[bytes] = []
     for reserves in (True, False):
@@ -81,10 +89,12 @@ def test_noise_made_where_the_stream_is_made_is_that_of_its_words(numbers, dtype
 
 
 def test_a_kernel_asked_for_what_does_not_fit_refuses():
-    if not kernel.has_cipher():
-        pytest.skip("no kernel, or a processor that doesn't encrypt four blocks at once")
-    with pytest.raises(ValueError, match="a key of another size"):
-        kernel.COMPILED.key_stream(bytes(16), 0, bytearray(3))
+    ways = kernel.ciphers()
+    if not ways:
+        pytest.skip(NO_CIPHER)
+    for way, key in ((ways, bytes(16)), (ways + 1, KEY), (0, KEY), (-1, KEY)):
+        with pytest.raises(ValueError, match="a key of another size, or a way"):
+            kernel.COMPILED.key_stream(way, key, 0, bytearray(3))
     columns, value = grid_normal.table().columns, np.zeros(100)
     for key, into in ((bytes(31), value.copy()), (KEY, np.zeros(99))):
         with pytest.raises(ValueError, match="arrays of other sizes"):
