@@ -55,7 +55,7 @@ Proposals = tuple[NDArray[np.int64], NDArray[np.int8], int]
 
 
 def ciphers() -> int:
-    """In how many ways the C module computes AES-256's key stream too: one, two or four blocks an instruction, as far as the processor can."""
+    """How many ways of AES-256's key stream the C module has: one, two or four blocks an instruction, if the processor can."""
     return COMPILED.ciphers() if hasattr(COMPILED, "ciphers") else 0
 
 
@@ -174,7 +174,7 @@ def noised(
 def streamed(
     key: bytes, block: int, columns: Columns, value: NDArray[Any], by: tuple[float, float, float], into: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    r"""``noised`` with words of the key stream of ``key`` from this block on; there must be ``ciphers``. The words are nowhere in memory afterwards.
+    r"""``noised`` with words of the key stream of ``key`` from this block on, if there are ``ciphers``; they are nowhere in memory afterwards.
 
     Args:
       value, into: as of ``noised``.
