@@ -174,7 +174,7 @@ def noised(
 def streamed(
     key: bytes, block: int, columns: Columns, value: NDArray[Any], by: tuple[float, float, float], into: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    r"""``noised`` with words of the key stream of ``key`` from this block on, if there are ``ciphers``; they are nowhere in memory afterwards.
+    r"""``noised`` with words of the key stream of ``key`` from this block on, which are nowhere in memory afterwards; needs ``ciphers``.
 
     Args:
       value, into: as of ``noised``.
