@@ -13,11 +13,22 @@ from pathlib import Path
 
 REPEATS = 5
 
+MMAP_THRESHOLD, PR_SET_THP_DISABLE = -3, 41
+RETURNED_BYTES = 2**16
+"""Blocks of at least this size are the system's again as soon as they are freed."""
+
 
 def peak_bytes(prepare: Callable[[], Callable[[], object]]) -> int:
-    """Of resident memory: the most while the prepared work ran five times, above what stood before the preparation. Linux."""
+    """Of resident memory: the most while the prepared work ran five times, above what stood before the preparation. Linux.
+
+    The median of five processes: the system counts pages in batches, half a MiB for each processor.
+    """
     prepare()()  # what libraries load on first use is no part of a step either
     _return_freed()
+    return sorted(_of_a_process(prepare) for _ in range(REPEATS))[REPEATS // 2]
+
+
+def _of_a_process(prepare: Callable[[], Callable[[], object]]) -> int:
     context = get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_measure, args=(prepare, sender))
@@ -28,6 +39,10 @@ def peak_bytes(prepare: Callable[[], Callable[[], object]]) -> int:
 
 
 def _measure(prepare: Callable[[], Callable[[], object]], sender: Connection) -> None:
+    # Else the figure is what the heap's holes come to, by chance and by what ran before: 16 MiB or 37 of one and the same step.
+    libc = ctypes.CDLL(None)
+    libc.mallopt(MMAP_THRESHOLD, RETURNED_BYTES)
+    libc.prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)
     # A process begins without the pages of its libraries, 50 MiB of torch's: its first step would count them.
     prepare()()
     _return_freed()
