@@ -147,7 +147,7 @@ class ClippedGradients:
     def _clipped_sum(self, parameters: Mapping[str, Tensor], units: Tensor, bound: float) -> ClippedSum:
         if len(units) <= self._room:
             return self._microbatch(parameters, units, bound, len(units))  # needs no second pass over the parameters
-        total = self._nothing().double()
+        total = torch.zeros(self._released.coordinates, device=self.problem.features.device, dtype=torch.float64)
         parts: list[ClippedSum] = []
         left = units
         while len(left):
@@ -177,6 +177,9 @@ class ClippedGradients:
         masks, and so their gradients. With new draws each of them would have to be finite twice because of that unit: clipped_sum.md.
         """
         size, again = self._sizes.of_microbatch(len(units) + self._spare) if len(units) else 0, same_draws(units.device)
+        # Rounded once: with several microbatches, only their sum is rounded. Before the gradients, since what the last step's parameters
+        # took is free again and of this length: later, what it is cut into by then would be.
+        total = torch.empty(self._released.coordinates, device=units.device, dtype=torch.float64 if sample > self._room else self._dtype)
         # Whose gradients aren't finite, (units,); asked for only where there are any, since asking an accelerator is waiting for it.
         broken: Tensor | None = None
         while len(units) and (broken is None or not bool(broken.all())):
@@ -185,7 +188,7 @@ class ClippedGradients:
                 squares = torch.stack([layer.squared_norms() for layer in gradients])
                 # Finite squares may sum to infinity in their own type; those of float32 don't in float64.
                 if math.isfinite(squares.sum(dtype=torch.float64).item()) or bool(squares.isfinite().all()):
-                    return self._clipped(gradients, squares, bound, len(units), broken, sample)
+                    return self._clipped(total, gradients, squares, bound, len(units), broken, sample)
             infinite = ~squares.isfinite().all(dim=0)
             del gradients
             own = infinite[: len(units)]
@@ -195,8 +198,7 @@ class ClippedGradients:
                 return self._clipped_sum(parameters, units, bound)
             broken = own if broken is None else broken | own
             again()
-        total = self._nothing()
-        return ClippedSum(total, total[:0], self._bounds(bound)[0], len(units))
+        return ClippedSum(total.zero_(), total[:0], self._bounds(bound)[0], len(units))
 
     def gradients(self, parameters: Mapping[str, Tensor], batch: Microbatch) -> Sequence[LayerGradients]:
         """The gradients of each layer that are clipped."""
@@ -235,9 +237,16 @@ class ClippedGradients:
         return False
 
     def _clipped(
-        self, gradients: Sequence[LayerGradients], squares: Tensor, bound: float, units: int, broken: Tensor | None, sample: int
+        self,
+        total: Tensor,
+        gradients: Sequence[LayerGradients],
+        squares: Tensor,
+        bound: float,
+        units: int,
+        broken: Tensor | None,
+        sample: int,
     ) -> ClippedSum:
-        """``squares``: (layers, units and padding), finite; ``broken``: units that padding stands for; ``sample``: of the whole step."""
+        """``total`` is overwritten; ``squares``: (layers, units and padding), finite; ``broken``: units that padding stands for."""
         # The product of two nonzero norms may underflow to 0, and a gradient with norm 0 wouldn't be clipped at all.
         squares = squares + HIDDEN_BY_UNDERFLOW
         bounds = self._bounds(bound)
@@ -248,9 +257,6 @@ class ClippedGradients:
             each = squares.sqrt()
             factors = _factors(each, _column([AIM * own for own in bounds], each)).unbind()
             norms = (each * _column([bounds[0] / own for own in bounds], each)).amax(dim=0)
-        # Rounded once: with several microbatches, only their sum is rounded.
-        precision = torch.float64 if sample > self._room else self._dtype
-        total = torch.empty(self._released.coordinates, device=squares.device, dtype=precision)
         views = self._released.unflatten(total)
         for layer, of_layer, weight in zip(self.layers, gradients, factors, strict=True):
             into = {own: views[full] for own, full in layer.names.items()}
@@ -262,9 +268,6 @@ class ClippedGradients:
         if broken is None:
             return ClippedSum(total, norms[:units], bounds[0], 0)
         return ClippedSum(total, norms[:units][~broken], bounds[0], int(broken.sum()))
-
-    def _nothing(self) -> Tensor:
-        return torch.zeros(self._released.coordinates, device=self.problem.features.device, dtype=self._dtype)
 
 
 def _single_precision(device: str) -> AbstractContextManager[object]:

@@ -136,6 +136,7 @@ def released_over(
         if watch is not None:
             watch.see_part(part, released, first)
         part.copy_(released)
+        del released  # or it would stand beside the next one
     if watch is not None:
         watch.end(place)
     return vector

@@ -33,8 +33,8 @@ REAL, COMPLEX, COMBINED = 1, 3, 12
 SMALLEST_PRODUCT = 16
 """Units: products of fewer, added up, take as long as one in float64."""
 
-CONVERTED_AT_ONCE = 2**20
-"""How many numbers are converted to float64 at once: 8 MiB."""
+CONVERTED_AT_ONCE, SUMMED_AT_ONCE = 2**20, 2**15
+"""How many numbers are converted to float64 at once, for a product: 8 MiB; and to be added up, in a processor's nearer caches."""
 
 NORM_CHUNK = 4096
 """Squares are added one after another over this many numbers at most, an error below 2^-12 in any order, and in a cascade beyond."""
@@ -193,10 +193,15 @@ def doubled(values: Tensor) -> Tensor:
     return values.to(torch.complex128 if values.is_complex() else torch.float64)
 
 
-def converted_parts(units: int, numbers: int) -> list[slice]:
+def converted_parts(units: int, numbers: int, at_once: int = CONVERTED_AT_ONCE) -> list[slice]:
     """Parts of a few units each, for units of ``numbers`` numbers; at least one part, perhaps empty."""
-    together = max(1, CONVERTED_AT_ONCE // max(1, numbers))
+    together = max(1, at_once // max(1, numbers))
     return [slice(first, first + together) for first in range(0, max(units, 1), together)]
+
+
+def exact_sum(rows: Tensor) -> Tensor:
+    """(rows, columns) -> (columns,), in float64 or complex128."""
+    return added(converted_parts(len(rows), rows.shape[1], SUMMED_AT_ONCE), lambda part: doubled(rows[part]).sum(dim=0))
 
 
 def added(parts: Sequence[slice], sum_of: Callable[[slice], Tensor]) -> Tensor:

@@ -25,6 +25,7 @@ from zetadp.trainer.layers.rules.base import (
     cancellation,
     converted_parts,
     doubled,
+    exact_sum,
     gram_squared_norms,
     scaled_rows,
     squared_rows,
@@ -79,7 +80,7 @@ class _WeightedSum(WritableGradients):
         if at_once == len(a) and bias.dtype == weighted.dtype:
             torch.sum(weighted, dim=0, out=bias)
         else:
-            bias.copy_(torch.sum(weighted.flatten(0, -2), dim=0, dtype=torch.complex128 if bias.is_complex() else torch.float64))
+            bias.copy_(exact_sum(weighted.flatten(0, -2)))
 
 
 def _write_products(weighted: Tensor, a: Tensor, into: Tensor, at_once: int) -> None:
