@@ -146,11 +146,17 @@ def check_for_jobs(definition: LedgerDefinition) -> None:
 
 
 def check_quota_keys(session: Session, tenant: str, definition: LedgerDefinition) -> None:
-    """Raises InvalidParameter: a quota names a key that another one was rotated to, by which nothing is ever reserved."""
+    """Raises InvalidParameter: a quota names no key of the tenant, or one that another was rotated to. Nothing is ever reserved by it: a
+    key's id is drawn when the key is made, and a definition never changes."""
     quotas = definition.rules.quotas if definition.rules is not None and definition.rules.quotas is not None else ()
-    rotated = select(KeyRow.id, KeyRow.principal).where(KeyRow.tenant == tenant, KeyRow.id != KeyRow.principal)
-    for key, principal in session.execute(rotated.where(KeyRow.id.in_([quota.key for quota in quotas])).order_by(KeyRow.id)):
-        raise InvalidParameter("rules.quotas", f"of keys by the first of their rotations, {principal} here", key)
+    known = select(KeyRow.id, KeyRow.principal).where(KeyRow.tenant == tenant, KeyRow.id.in_([quota.key for quota in quotas]))
+    principals: dict[str, str] = {key: principal for key, principal in session.execute(known)}  # noqa: C416 (rows, not pairs)
+    for place, quota in enumerate(quotas):
+        field, principal = f"rules.quotas[{place}].key", principals.get(quota.key)
+        if principal is None:
+            raise InvalidParameter(field, "the id of one of your tenant's keys, made before the ledger (GET /v1/keys)", quota.key)
+        if principal != quota.key:
+            raise InvalidParameter(field, f"the first of a key's rotations, {principal} here", quota.key)
 
 
 def check_job_rules(definition: LedgerDefinition, key: str | None, purpose: str | None) -> None:

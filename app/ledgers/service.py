@@ -76,7 +76,7 @@ class LedgerService:
     def create(self, tenant: str, definition: LedgerDefinition, by: str | None, key: str | None) -> Ledger:
         """Make a ledger; with a key that was used before, return the one it made then.
 
-        Raises LedgerNameTaken, LedgerKeyReused; InvalidParameter: a quota names a key that another one was rotated to.
+        Raises LedgerNameTaken, LedgerKeyReused; InvalidParameter: a quota names no key, or one that another was rotated to.
         """
         requester = _requester(by, key, "create", definition)
         try:

@@ -9,21 +9,23 @@ from pathlib import Path
 from tests.app.jobs_harness import postgresql_server
 from zetadp.accountants import Event, Release, Repeated
 from zetadp.accountants.filters import AnyBudget, GdpBudget, PureBudget, PureSpend
-from zetadp.app.kit.database import Database
+from zetadp.app.kit.database import Database, now
 from zetadp.app.kit.settings import Settings
 from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Spent
 from zetadp.app.ledgers.requests import ChargedUsers, Expiry, ReservationRequest
 from zetadp.app.ledgers.resources import Ledger, Reservation
 from zetadp.app.ledgers.service import LedgerService
+from zetadp.app.tables.access import KeyRow
 from zetadp.mechanisms import Adjacency, Gaussian, Sensitivity
 
 TENANT = "clinic"
 KINDS = ("sqlite", "postgresql")
+QUOTA_KEYS = ("ann", "ben")
 
 
 @contextmanager
 def databases(kind: str, folder: Path) -> Generator[Database]:
-    """A fresh database with all tables."""
+    """A fresh database with all tables, and the keys that quotas name."""
     if kind == "sqlite":
         with _migrated(Settings(data_dir=folder)) as database:
             yield database
@@ -37,9 +39,16 @@ def _migrated(settings: Settings) -> Generator[Database]:
     database = Database(settings)
     try:
         database.migrate()
+        with database.writing() as session:
+            session.add_all(_key(name) for name in QUOTA_KEYS)
         yield database
     finally:
         database.close()
+
+
+def _key(name: str) -> KeyRow:
+    none = {"expires": None, "revoked": None, "last_used": None}
+    return KeyRow(id=name, tenant=TENANT, principal=name, name=name, secret_sha256="0" * 64, scopes=["ledger"], created=now(), **none)
 
 
 def definition(budget: AnyBudget | None = None, name: str = "scans", protects: str = "data_set", unit: str = "record") -> LedgerDefinition:

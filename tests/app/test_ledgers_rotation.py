@@ -10,6 +10,8 @@ from fastapi.testclient import TestClient
 
 from tests.app.access_harness import shown
 from tests.app.jobs_harness import AUTHORIZED, settings
+from zetadp.app.access.scopes import Scope
+from zetadp.app.access.service import KeyService
 from zetadp.app.main import create_app
 
 Json = dict[str, Any]
@@ -94,4 +96,17 @@ def test_a_quota_is_that_of_all_rotations_and_named_by_the_first(client: TestCli
     rules = {"quotas": [{"key": again["key"]["id"], "share": 0.5}]}
     refused = client.post("/v1/ledgers", json=definition("later", rules))
     assert refused.status_code == 422
-    assert f"by the first of their rotations, {ann['key']['id']} here, got '{again['key']['id']}'" in refused.text
+    assert f"must be the first of a key's rotations, {ann['key']['id']} here, got '{again['key']['id']}'" in refused.text
+
+
+def test_a_quota_names_keys_of_the_own_tenant_that_exist(client: TestClient) -> None:
+    database = client.app.state.database  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
+    theirs = KeyService(database).create("other", "eve", (Scope.LEDGER,), None)  # pyright: ignore[reportUnknownArgumentType]
+    mine = new(client, "ann")["key"]["id"]
+    for key in ("nobody", theirs.key.id):
+        rules = {"quotas": [{"key": mine, "share": 0.5}, {"key": key, "share": 0.5}]}
+        refused = client.post("/v1/ledgers", json=definition("strangers", rules))
+        assert refused.status_code == 422
+        (error,) = refused.json()["errors"]
+        assert error["field"] == "rules.quotas[1].key"
+        assert error["message"].startswith("must be the id of one of your tenant's keys")

@@ -259,13 +259,14 @@ def test_rules_and_periods_are_on_the_page_and_the_limit_is_said_to_be_of_one_pe
     assert [line for line in page.complaints.lines if "403" not in line] == []
 
 
-def test_who_may_spend_how_much_is_on_the_page(page: Any, client: httpx2.Client, service: Service) -> None:
+def test_who_may_spend_how_much_is_on_the_page(page: Any, client: httpx2.Client, service: Service, tenant: str) -> None:
     body = {"name": "shares", "budget": {"kind": "zcdp", "rho": 1.0}, "adjacency": "add_remove", "unit": "record", "protects": "data_set"}
-    quotas = [{"key": "ann", "share": 0.5}, {"key": "ben", "share": 0.75}]
+    ann, ben = (new_key(service, tenant, Scope.LEDGER).split("_")[1] for _ in range(2))
+    quotas = [{"key": ann, "share": 0.5}, {"key": ben, "share": 0.75}]
     open_(page, service, client.post("/v1/ledgers", json=body | {"rules": {"quotas": quotas}}).json()["id"])
     assert page.locator("#rules li li").all_inner_texts() == [
-        "Key ann: at most 50 % of each limit.",
-        "Key ben: at most 75 % of each limit.",
+        f"Key {ann}: at most 50 % of each limit.",
+        f"Key {ben}: at most 75 % of each limit.",
     ]
     open_(page, service, ledger(client, "without rules", {"kind": "zcdp", "rho": 1.0}))
     assert not page.is_visible("#rules-part")
