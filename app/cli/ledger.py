@@ -18,14 +18,17 @@ from zetadp.app.cli.console import (
     Key,
     OptionalJsonFile,
     clear_errors,
+    error,
     fail,
     out,
     print_json,
     read_json,
 )
 from zetadp.app.client import Client
+from zetadp.app.kit.client_errors import RequestRefused
 from zetadp.app.kit.field_errors import field_errors, summary
 from zetadp.app.ledgers.entries import EntryRecord
+from zetadp.app.ledgers.errors import LedgerDamaged
 from zetadp.app.ledgers.export import as_csv, entries_in, spend_rows
 from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Spent
 from zetadp.app.ledgers.requests import ProjectionRequest, ReservationRequest
@@ -69,6 +72,8 @@ def list_ledgers(address: Address = DEFAULT_ADDRESS, key: Key = None, as_json: A
                     print_json(found, indent=None)
                 else:
                     out.print(f"{found.id}  {found.state}  {found.definition.name}", markup=False)
+            for damaged in page.damaged:
+                error.print(f"{damaged}  DAMAGED: what is stored of it can't be used; see ledger verify", markup=False)
             if (cursor := page.next) is None:
                 return
 
@@ -218,9 +223,9 @@ def verify(
     """Download the history and check it here: every digest, every rule, and the balance recomputed from the entries."""
     with clear_errors(), Client(address, key) as client:
         noted = None if head is None else _head(head)
-        before = client.ledger(ledger_id)
+        before = _served(client, ledger_id)
         read = verify_history(ledger_id, ((entry.text, entry.sha256) for entry in client.history(ledger_id)), noted, seconds)
-        problems = (*read.problems, *_differences(read, client.ledger(ledger_id), before))
+        problems = (*read.problems, *_differences(read, _served(client, ledger_id), before))
         report = ChainReport.model_validate({**dict(read), "verdict": "broken" if problems else read.verdict, "problems": problems})
         if as_json:
             print_json(report)
@@ -235,6 +240,8 @@ def verify(
 def _print_report(report: ChainReport) -> None:
     for problem in report.problems:
         out.print(f"FAIL {problem}", markup=False)
+    if report.further_problems:
+        out.print(f"FAIL {report.further_problems} further problems aren't named", markup=False)
     if report.not_read:
         out.print(f"NOT CHECKED {report.not_read} entries weren't read within the limit", markup=False)
     if report.not_recomputed:
@@ -248,8 +255,20 @@ def _print_report(report: ChainReport) -> None:
     out.print(f"verdict: {report.verdict}", markup=False)
 
 
-def _differences(report: ChainReport, served: Ledger, before: Ledger) -> list[str]:
+def _served(client: Client, ledger_id: str) -> Ledger | None:
+    """What the service tells of the ledger; None if it can't use what it has stored."""
+    try:
+        return client.ledger(ledger_id)
+    except RequestRefused as refusal:
+        if refusal.title != LedgerDamaged.problem.title:
+            raise
+        return None
+
+
+def _differences(report: ChainReport, served: Ledger | None, before: Ledger | None) -> list[str]:
     """Where the service's answer disagrees with the ledger's entries; compares nothing if it changed meanwhile or wasn't read whole."""
+    if served is None or before is None:
+        return ["ledger: the service can't use what it has stored beside its entries"]
     if before.head != served.head or report.not_read:
         return []
     found: list[str] = []

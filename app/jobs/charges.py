@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
+from structlog import get_logger
 
 from zetadp.accountants.events import Event, Repeated
 from zetadp.accountants.filters import Price
@@ -26,7 +27,7 @@ from zetadp.app.jobs.document import JOB_DOCUMENT, TrainingDocument, is_prepared
 from zetadp.app.jobs.events import JOB_EVENT
 from zetadp.app.ledgers.admission import Priced, commit_in, release_in, reserve_in
 from zetadp.app.ledgers.entries import Charge
-from zetadp.app.ledgers.errors import CostTakesTooLong
+from zetadp.app.ledgers.errors import CostTakesTooLong, EntryUnreadable, LedgerDamaged
 from zetadp.app.ledgers.ledger_definition import LedgerDefinition, stored_definition
 from zetadp.app.ledgers.pricing import price_of
 from zetadp.app.ledgers.queries import found_ledger, found_reserved, waits_for_approval
@@ -70,10 +71,22 @@ def charge_again(session: Session, job: JobRow) -> None:
 
 
 def settle_job(session: Session, job: JobRow, *, is_success: bool) -> None:
-    """Commit what a locked job, which ends in this transaction, has or may have released; free the rest."""
+    """Commit what a locked job, which ends in this transaction, has or may have released; free the rest.
+
+    Where what is stored of the ledger can't be used, all of it stays reserved and the job ends nevertheless: nothing is freed that way, and
+    a job that never ends would hold up its worker.
+    """
     charged = session.get(LedgerJobRow, job.id)
     if charged is None:
         return
+    try:
+        with session.begin_nested():  # what was written before the damage was found is undone
+            _settle(session, job, charged, is_success=is_success)
+    except (EntryUnreadable, LedgerDamaged) as damaged:
+        get_logger().error("job_not_settled", job=job.id, ledger=charged.ledger_id, reason=str(damaged))
+
+
+def _settle(session: Session, job: JobRow, charged: LedgerJobRow, *, is_success: bool) -> None:
     ledger_id, reservation_id = charged.ledger_id, charged.reservation_id
     if job.attempt == charged.attempt:  # no worker had it in hand
         release_in(session, job.tenant, ledger_id, reservation_id, SERVICE)
@@ -81,7 +94,7 @@ def settle_job(session: Session, job: JobRow, *, is_success: bool) -> None:
     steps = None if is_success else _released_steps(session, job)
     part = None
     if steps is not None:
-        definition = stored_definition(found_ledger(session, job.tenant, ledger_id).definition)
+        definition = stored_definition(ledger_id, found_ledger(session, job.tenant, ledger_id).definition)
         reserved = found_reserved(session, job.tenant, ledger_id, reservation_id)
         part = _part(definition, job, steps, reserved.charge)
     commit_in(session, job.tenant, ledger_id, reservation_id, SERVICE, part)
@@ -107,7 +120,7 @@ def charge_of(session: Session, job_id: str) -> LedgerFacts | None:
         reservation=charged.reservation_id,
         entry=number,
         sha256=sha256,
-        renews_after_days=stored_definition(definition).renews_after_days,
+        renews_after_days=stored_definition(charged.ledger_id, definition).renews_after_days,
     )
 
 

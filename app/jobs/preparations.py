@@ -24,6 +24,7 @@ from zetadp.app.jobs.history import append, change_state, locked, pause_for_appr
 from zetadp.app.jobs.turns import take_next
 from zetadp.app.kit.database import Database
 from zetadp.app.ledgers.admission import Priced
+from zetadp.app.ledgers.errors import LedgerDamaged
 from zetadp.app.ledgers.ledger_definition import LedgerDefinition, stored_definition
 from zetadp.app.ledgers.queries import found_ledger
 from zetadp.app.tables.job_states import JobState, Outcome
@@ -59,6 +60,24 @@ class Preparation(Value):
     traceparent: str | None
 
 
+def _next(session: Session) -> tuple[JobRow, tuple[str, LedgerDefinition] | None] | None:
+    """The next job, with the ledger that it is charged to. One whose ledger can't be used fails: those behind it would wait for ever."""
+    while (job := take_next(session, JobState.PREPARING, [JobState.PREPARING])) is not None:
+        try:
+            return job, _ledger_of(session, job)
+        except LedgerDamaged as damaged:
+            end(session, job, Outcome.FAILED, str(damaged))
+            session.flush()
+    return None
+
+
+def _ledger_of(session: Session, job: JobRow) -> tuple[str, LedgerDefinition] | None:
+    """The ledger that a job is charged to. Raises LedgerDamaged."""
+    if job.ledger is None:
+        return None
+    return job.ledger, stored_definition(job.ledger, found_ledger(session, job.tenant, job.ledger).definition)
+
+
 @final
 class Preparations:
     """Jobs that wait for their plans."""
@@ -82,20 +101,19 @@ class Preparations:
                 raise LeaseLost(token)
             # A job that this worker was preparing and couldn't finish; it does one at a time, so this is over.
             session.execute(update(JobRow).where(JobRow.state == JobState.PREPARING, JobRow.holder == token).values(holder=None))
-            job = take_next(session, JobState.PREPARING, [JobState.PREPARING])
-            if job is None:
+            if (found := _next(session)) is None:
                 return None
+            job, ledger = found
             job.holder = token
             asked = asked_training(job.document)
             assert asked is not None  # a calculation is never prepared
-            ledger = None if job.ledger is None else stored_definition(found_ledger(session, job.tenant, job.ledger).definition)
             return Preparation(
                 job_id=job.id,
                 tenant=job.tenant,
                 token=token,
                 priority=job.priority,
                 asked=asked,
-                ledger=None if job.ledger is None or ledger is None else (job.ledger, ledger),
+                ledger=ledger,
                 traceparent=job.traceparent,
             )
 

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from zetadp.accountants.filters import Price
 from zetadp.app.kit.database import new_id
 from zetadp.app.ledgers.book import Book, locked
-from zetadp.app.ledgers.errors import EntryUnreadable, LedgerClosed, LedgerKeyReused
+from zetadp.app.ledgers.errors import EntryUnreadable, LedgerClosed, LedgerDamaged, LedgerKeyReused
 from zetadp.app.ledgers.ledger_definition import Spent
 from zetadp.app.ledgers.queries import found_reservation
 from zetadp.app.ledgers.requests import ChargedUsers, Expiry
@@ -23,7 +23,7 @@ from zetadp.app.ledgers.rows import SERVICE, Requester
 from zetadp.app.ledgers.rules import Purpose
 from zetadp.mechanisms.errors import BudgetExceeded, InvalidParameter
 
-REFUSALS = (LedgerClosed, EntryUnreadable, LedgerKeyReused, BudgetExceeded, InvalidParameter)
+REFUSALS = (LedgerClosed, LedgerDamaged, EntryUnreadable, LedgerKeyReused, BudgetExceeded, InvalidParameter)
 """Why a reservation isn't made; the ledger is as it was before, and what others reserve in the same transaction stands."""
 
 

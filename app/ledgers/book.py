@@ -35,6 +35,7 @@ from zetadp.app.ledgers.errors import (
     ApproverRefused,
     EntryUnreadable,
     LedgerClosed,
+    LedgerDamaged,
     LedgerKeyReused,
     LedgerNotFound,
     ReservationNotApproved,
@@ -64,7 +65,7 @@ from zetadp.app.ledgers.statements import (
     USED_KEY,
     USERS,
 )
-from zetadp.app.ledgers.states import LedgerState
+from zetadp.app.ledgers.states import LedgerState, stored_state
 from zetadp.app.ledgers.sums import Sums
 from zetadp.app.tables.job_states import JobState
 from zetadp.mechanisms.errors import BudgetExceeded, InvalidParameter
@@ -72,7 +73,10 @@ from zetadp.mechanisms.errors import BudgetExceeded, InvalidParameter
 
 @contextmanager
 def locked(session: Session, tenant: str, ledger_id: str, requester: Requester) -> Generator[Book]:
-    """The ledger, locked until the transaction ends; a new period is begun and what is overdue settled. Raises LedgerNotFound."""
+    """The ledger, locked until the transaction ends; a new period is begun and what is overdue settled.
+
+    Raises LedgerNotFound, LedgerDamaged.
+    """
     row = session.connection().execute(LOCK, {"ledger": ledger_id, "tenant": tenant}).one_or_none()
     if row is None:
         raise LedgerNotFound(ledger_id)
@@ -92,10 +96,10 @@ class Book:
         self._requester = requester
         self._moment = max(now(), row.latest)  # a clock that was set back must not begin a period again, nor date entries out of order
         self._id, self._opened = ledger_id, row.created
-        self._definition = stored_definition(row.definition)
-        self._state = LedgerState(row.state)
+        self._definition = stored_definition(ledger_id, row.definition)
+        self._state = stored_state(ledger_id, row.state)
         self._entries, self._head, self._latest, self._next_lapse = row.entries, row.head, row.latest, row.next_lapse
-        self._sums = Sums.read(row.sums)
+        self._sums = Sums.read(ledger_id, self._definition, row.sums)
         self._added: list[dict[str, str | int | datetime | None]] = []
         self._is_changed = False
 
@@ -343,15 +347,22 @@ class Book:
     def _settle(self, reserved: Reserved, act: Settlement, kept: Charge | None, requester: Requester) -> None:
         if reserved.users:
             before = self._users(reserved.users)
-            self._save_users({name: sums.settled_at(reserved.charge, kept) for name, sums in before.items()}, before)
+            self._save_users({name: self._settled(before.get(name), reserved.charge, kept) for name in reserved.users}, before)
         else:
-            self._sums = self._sums.settled_at(reserved.charge, kept)
+            self._sums = self._settled(self._sums, reserved.charge, kept)
         if reserved.analyst is not None:
-            own = self._users([analyst_row(reserved.analyst)])
-            self._save_users({name: sums.settled_at(reserved.charge, kept) for name, sums in own.items()}, own)
+            name = analyst_row(reserved.analyst)
+            own = self._users([name])
+            self._save_users({name: self._settled(own.get(name), reserved.charge, kept)}, own)
         self._append(act, requester)
         if reserved.expires is not None:
             self._connection.execute(NEVER, {"ledger": self._id, "reservation": reserved.reservation})
+
+    def _settled(self, sums: Sums | None, charge: Charge, kept: Charge | None) -> Sums:
+        # Each reservation is taken out once: its row says whether it is open, and the ledger's row is locked. So it is among the sums.
+        if sums is None or not sums.holds(charge):
+            raise LedgerDamaged(self._id, "the sums")
+        return sums.settled_at(charge, kept)
 
     def _append(self, act: Act, requester: Requester) -> None:
         entry = Entry(ledger=self._id, number=self._entries + 1, time=self._moment, by=requester.key_id, previous=self._head, act=act)
@@ -362,7 +373,7 @@ class Book:
 
     def _users(self, names: Iterable[str]) -> dict[str, Sums]:
         wanted = select(USERS.c.name, USERS.c.sums).where(USERS.c.ledger_id == self._id, USERS.c.name.in_(list(names)))
-        return {row.name: Sums.read(row.sums) for row in self._connection.execute(wanted)}
+        return {row.name: Sums.read(self._id, self._definition, row.sums) for row in self._connection.execute(wanted)}
 
     def _save_users(self, after: dict[str, Sums], before: dict[str, Sums]) -> None:
         old: Sequence[dict[str, str]] = [

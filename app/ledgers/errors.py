@@ -61,6 +61,20 @@ class EntryUnreadable(LedgerError):
         super().__init__(f"entry {entry} of the ledger's history can't be read: somebody changed what is stored; verify the ledger")
 
 
+class LedgerDamaged(LedgerError):
+    """What is stored of the ledger beside its entries isn't what the service wrote: nothing is decided by it."""
+
+    problem = ProblemType(409, "ledger-damaged", "What is stored of the ledger can't be used.")
+
+    def __init__(self, ledger_id: str, part: str) -> None:
+        self.ledger_id = ledger_id
+        self.part = part
+        super().__init__(
+            f"{part} of ledger {ledger_id!r} can't be used: somebody changed what is stored; verify the ledger, which names what differs,"
+            " and restore the database from a backup"
+        )
+
+
 class ReservationSettled(LedgerError):
     """The reservation was already committed or released, or it has lapsed; that is final."""
 

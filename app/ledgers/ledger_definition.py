@@ -6,15 +6,16 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Annotated, Literal, Self, final
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, ValidationError, model_validator
 
 from zetadp.accountants.events import Event
 from zetadp.accountants.filters import AnyBudget, AnySpend, Filter
 from zetadp.app.calculators.schemas import example
+from zetadp.app.ledgers.errors import LedgerDamaged
 from zetadp.app.ledgers.rules import Rules
 from zetadp.mechanisms import Adjacency, PrivacyUnit
 from zetadp.mechanisms.base import Value, is_absent
-from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.errors import InvalidParameter, PrivacyError
 
 LedgerName = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._:/-]{0,127}$")]
 UserName = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$")]
@@ -81,7 +82,15 @@ class LedgerDefinition(Value):
         return Filter(budget=self.budget, adjacency=self.adjacency, unit=self.unit, spent=spent, count=count)
 
 
+def stored_definition(ledger_id: str, text: str) -> LedgerDefinition:
+    """The definition of this ledger, as stored. Raises LedgerDamaged."""
+    try:
+        return _definition(text)
+    except (ValidationError, PrivacyError) as invalid:
+        raise LedgerDamaged(ledger_id, "the definition") from invalid
+
+
 @lru_cache(maxsize=4096)
-def stored_definition(text: str) -> LedgerDefinition:
-    """A definition as stored; cached, since the same few are read with every spend, and its budget caches its grids."""
+def _definition(text: str) -> LedgerDefinition:
+    """Cached, since the same few are read with every spend, and a budget caches its grids."""
     return LedgerDefinition.model_validate_json(text)

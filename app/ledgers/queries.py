@@ -12,7 +12,7 @@ from zetadp.app.ledgers.errors import EntryUnreadable, LedgerNotFound, Reservati
 from zetadp.app.ledgers.ledger_definition import LedgerDefinition, stored_definition
 from zetadp.app.ledgers.resources import Balance, Head, Ledger, Reservation, balance_of, reservation_of
 from zetadp.app.ledgers.rows import analyst_row
-from zetadp.app.ledgers.states import LedgerState
+from zetadp.app.ledgers.states import stored_state
 from zetadp.app.ledgers.sums import Sums
 from zetadp.app.tables.access import KeyRow
 from zetadp.app.tables.ledgers import LedgerEntryRow, LedgerJobRow, LedgerRow, LedgerUserRow
@@ -29,48 +29,48 @@ def found_ledger(session: Session, tenant: str, ledger_id: str) -> LedgerRow:
 
 def ledger_of(session: Session, row: LedgerRow) -> Ledger:
     """The ledger as the interface shows it."""
-    definition = stored_definition(row.definition)
-    is_whole = definition.protects == "data_set"
+    definition = stored_definition(row.id, row.definition)
+    is_whole, sums = definition.protects == "data_set", Sums.read(row.id, definition, row.sums)
     users = None if is_whole else session.scalar(select(func.count()).where(LedgerUserRow.ledger_id == row.id))
     return Ledger(
         id=row.id,
-        state=LedgerState(row.state),
+        state=stored_state(row.id, row.state),
         created=row.created,
         definition=definition,
-        balance=balance_of(definition, Sums.read(row.sums)) if is_whole else None,
+        balance=balance_of(definition, sums) if is_whole else None,
         users=users,
-        renews_at=definition.renews_at(row.created, Sums.read(row.sums).period),
+        renews_at=definition.renews_at(row.created, sums.period),
         head=Head(number=row.entries, sha256=row.head),
     )
 
 
 def sums_of(session: Session, row: LedgerRow, user: str | None) -> Sums:
     """The sums of the data set, or of this user. Raises InvalidParameter: a user is named and the ledger has none, or reversed."""
-    definition = stored_definition(row.definition)
+    definition = stored_definition(row.id, row.definition)
     if definition.protects == "data_set":
         if user is not None:
             raise InvalidParameter("user", "absent: this ledger protects the data set as a whole", user)
-        return Sums.read(row.sums)
+        return Sums.read(row.id, definition, row.sums)
     if user is None:
         raise InvalidParameter("user", "given: this ledger protects each user", None)
     stored = session.get(LedgerUserRow, (row.id, user))
-    return Sums.empty(definition) if stored is None else Sums.read(stored.sums)
+    return Sums.empty(definition) if stored is None else Sums.read(row.id, definition, stored.sums)
 
 
 def quota_left(session: Session, row: LedgerRow, key: str | None) -> tuple[int, ...] | None:
     """What is left of a key's quota, for each limit in steps of its grid: nothing without one; None where the ledger has no quotas."""
-    definition = stored_definition(row.definition)
+    definition = stored_definition(row.id, row.definition)
     if definition.rules is None or definition.rules.quotas is None:
         return None
     stored = session.get(LedgerUserRow, (row.id, analyst_row(key)))
-    spent = (Sums.empty(definition) if stored is None else Sums.read(stored.sums)).spent
+    spent = (Sums.empty(definition) if stored is None else Sums.read(row.id, definition, stored.sums)).spent
     # Less than nothing, so that what costs nothing doesn't fit either.
     return definition.rules.quota_rests(definition.budget, key, spent) or (-1,) * len(spent)
 
 
 def user_balance(session: Session, row: LedgerRow, user: str) -> Balance:
     """What a user has left; one who was never charged has everything. Raises InvalidParameter if the ledger has no users."""
-    return balance_of(stored_definition(row.definition), sums_of(session, row, user))
+    return balance_of(stored_definition(row.id, row.definition), sums_of(session, row, user))
 
 
 def reservations_of(session: Session, made: Sequence[LedgerEntryRow]) -> tuple[list[Reservation], list[int]]:
@@ -172,7 +172,7 @@ def check_job_rules(definition: LedgerDefinition, key: str | None, purpose: str 
 def waits_for_approval(session: Session, ledger_id: str, reservation_id: str) -> bool:
     """Whether nothing of a reservation may be released yet, since the ledger's rules ask for a second key's approval."""
     text = session.execute(select(LedgerRow.definition).where(LedgerRow.id == ledger_id)).scalar_one()
-    rules = stored_definition(text).rules
+    rules = stored_definition(ledger_id, text).rules
     if rules is None or rules.approval != "second_key":
         return False
     return found_reservation(session, ledger_id, reservation_id).approved_by is None

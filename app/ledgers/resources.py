@@ -70,9 +70,14 @@ class Ledger(Value):
 
 @final
 class LedgerPage(Value):
-    """Ledgers, newest first; ``next`` is the cursor of the following page, null on the last."""
+    r"""Ledgers, newest first; ``next`` is the cursor of the following page, null on the last.
+
+    Attributes:
+      damaged: ids of ledgers of this page that aren't shown, since what is stored of them can't be used: verify them.
+    """
 
     ledgers: tuple[Ledger, ...]
+    damaged: tuple[str, ...]
     next: str | None
 
 

@@ -17,7 +17,7 @@ from zetadp.app.kit.database import Database, new_id, now
 from zetadp.app.ledgers.admission import REFUSALS, Priced, commit_in, release_in, reserve_on
 from zetadp.app.ledgers.book import locked
 from zetadp.app.ledgers.entries import BEFORE_THE_FIRST, Entry, EntryPage, EntryRecord, Opened, act_in, digest
-from zetadp.app.ledgers.errors import LedgerKeyReused, LedgerNameTaken
+from zetadp.app.ledgers.errors import LedgerDamaged, LedgerKeyReused, LedgerNameTaken
 from zetadp.app.ledgers.group_commit import GroupCommit
 from zetadp.app.ledgers.ledger_definition import LedgerDefinition, Spent, stored_definition
 from zetadp.app.ledgers.pricing import price_of
@@ -85,7 +85,7 @@ class LedgerService:
             return self._create(tenant, definition, requester)
 
     def get(self, tenant: str, ledger_id: str) -> Ledger:
-        """The ledger with its balance; overdue reservations are settled first. Raises LedgerNotFound."""
+        """The ledger with its balance; overdue reservations are settled first. Raises LedgerNotFound, LedgerDamaged."""
         with self._database.reading() as session:
             row = found_ledger(session, tenant, ledger_id)
             if not _is_due(row, now()):
@@ -105,9 +105,15 @@ class LedgerService:
         moment = now()
         with self._database.reading() as session:
             rows = list(session.scalars(query))
-            found = [(ledger_of(session, row), _is_due(row, moment)) for row in rows[:limit]]
-        ledgers = tuple(self.get(tenant, ledger.id) if is_due else ledger for ledger, is_due in found)
-        return LedgerPage(ledgers=ledgers, next=rows[limit - 1].id if len(rows) > limit else None)
+            found: dict[str, Ledger | None] = {row.id: _unless_due(session, row, moment) for row in rows[:limit]}
+        ledgers: list[Ledger] = []
+        damaged: list[str] = []
+        for ledger_id, ledger in found.items():
+            try:
+                ledgers.append(ledger or self.get(tenant, ledger_id))
+            except LedgerDamaged:
+                damaged.append(ledger_id)
+        return LedgerPage(ledgers=tuple(ledgers), damaged=tuple(damaged), next=rows[limit - 1].id if len(rows) > limit else None)
 
     def close(self, tenant: str, ledger_id: str, by: str | None, key: str | None) -> Ledger:
         """Admit nothing more; open reservations can still be settled. Raises LedgerNotFound, LedgerKeyReused."""
@@ -213,7 +219,7 @@ class LedgerService:
         self.get(tenant, ledger_id)
         with self._database.reading() as session:
             row = found_ledger(session, tenant, ledger_id)
-            definition, sums = stored_definition(row.definition), sums_of(session, row, user)
+            definition, sums = stored_definition(row.id, row.definition), sums_of(session, row, user)
             quota = quota_left(session, row, by)
         return projected(definition, sums, spend, self._pricing_seconds, quota)
 
@@ -249,7 +255,7 @@ class LedgerService:
 
     def _read_definition(self, tenant: str, ledger_id: str) -> LedgerDefinition:
         with self._database.reading() as session:
-            return stored_definition(found_ledger(session, tenant, ledger_id).definition)
+            return stored_definition(ledger_id, found_ledger(session, tenant, ledger_id).definition)
 
     def _create(self, tenant: str, definition: LedgerDefinition, requester: Requester) -> Ledger:
         with self._database.writing() as session:
@@ -288,9 +294,18 @@ class LedgerService:
             return ledger_of(session, row)
 
 
+def _unless_due(session: Session, row: LedgerRow, moment: datetime) -> Ledger | None:
+    """The ledger as it is stored; None if something has to be settled first, or if what is stored of it can't be used."""
+    try:
+        return None if _is_due(row, moment) else ledger_of(session, row)
+    except LedgerDamaged:
+        return None
+
+
 def _is_due(row: LedgerRow, moment: datetime) -> bool:
     """Whether a reservation is overdue or the budget's period is over."""
-    ends = stored_definition(row.definition).renews_at(row.created, Sums.read(row.sums).period)
+    definition = stored_definition(row.id, row.definition)
+    ends = definition.renews_at(row.created, Sums.read(row.id, definition, row.sums).period)
     return any(end is not None and end <= moment for end in (row.next_lapse, ends))
 
 

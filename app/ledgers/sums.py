@@ -8,6 +8,7 @@ from typing import Self, final
 
 from zetadp.accountants.filters import Filter, Price
 from zetadp.app.ledgers.entries import Charge
+from zetadp.app.ledgers.errors import LedgerDamaged
 from zetadp.app.ledgers.ledger_definition import LedgerDefinition
 
 
@@ -32,10 +33,20 @@ class Sums:
         return cls(nothing, nothing, 0, 0)
 
     @classmethod
-    def read(cls, text: str) -> Self:
-        """From what ``text`` gave."""
-        found = json.loads(text)
-        return cls(_numbers(found["reserved"]), _numbers(found["committed"]), found["open"], found["settled"], found["period"])
+    def read(cls, ledger_id: str, definition: LedgerDefinition, text: str) -> Self:
+        """From what ``text`` gave. Raises LedgerDamaged."""
+        try:
+            found = json.loads(text)
+            reserved, committed = (tuple(int(number) for number in found[name]) for name in ("reserved", "committed"))
+            counts = [found[name] for name in ("open", "settled", "period")]
+        except (ValueError, TypeError, KeyError) as unreadable:
+            raise LedgerDamaged(ledger_id, "the sums") from unreadable
+        limits = len(definition.budget.limits)
+        if len(reserved) != limits or len(committed) != limits or any(type(count) is not int for count in counts):
+            raise LedgerDamaged(ledger_id, "the sums")
+        if min(*reserved, *committed, *counts) < 0:
+            raise LedgerDamaged(ledger_id, "the sums")
+        return cls(reserved, committed, *counts)
 
     def text(self) -> str:
         """As stored; numbers of 130 bits as decimal text."""
@@ -62,17 +73,17 @@ class Sums:
         """Reserved and committed together."""
         return _added(self.reserved, self.committed)
 
+    def holds(self, charge: Charge) -> bool:
+        """Whether a reservation of this charge can be among those that are reserved."""
+        return self.open > 0 and all(part <= whole for part, whole in zip(charge, self.reserved, strict=True))
+
     def settled_at(self, charge: Charge, kept: Charge | None) -> Sums:
-        """With a reservation of this charge turned into ``kept``, which is no more; None where nothing of it was released."""
+        """With a reservation of this charge, which it holds, turned into ``kept``, which is no more; None where nothing was released."""
         reserved = _less(self.reserved, charge)
         if kept is None:
             return Sums(reserved, self.committed, self.open - 1, self.settled, self.period)
         assert all(part <= whole for part, whole in zip(kept, charge, strict=True))  # whoever calls has taken the smaller one
         return Sums(reserved, _added(self.committed, kept), self.open - 1, self.settled + 1, self.period)
-
-
-def _numbers(texts: list[str]) -> Charge:
-    return tuple(int(text) for text in texts)
 
 
 def _added(first: Charge, second: Charge) -> Charge:
@@ -81,5 +92,5 @@ def _added(first: Charge, second: Charge) -> Charge:
 
 def _less(whole: Charge, part: Charge) -> Charge:
     rest = tuple(a - b for a, b in zip(whole, part, strict=True))
-    assert min(rest) >= 0  # each reservation is taken out once: its row says whether it is open, and the ledger's row is locked
+    assert min(rest) >= 0  # it holds the part
     return rest

@@ -292,7 +292,7 @@ class JobService:
           LedgerNotFound, LedgerClosed, InvalidParameter.
         """
         row = found_ledger(session, self._tenant, ledger_id)
-        definition = stored_definition(row.definition)
+        definition = stored_definition(ledger_id, row.definition)
         check_for_jobs(definition)
         check_job_rules(definition, self._principal, purpose)
         if row.state != LedgerState.OPEN:

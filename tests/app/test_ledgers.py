@@ -167,7 +167,7 @@ def _amount(service: LedgerService, ledger: Ledger, k: int) -> Fraction:
     """Reserved and committed of the k-th limit, exactly, from the stored sums."""
     with service._database.reading() as session:
         row = session.execute(text("SELECT sums FROM ledgers WHERE id = :id"), {"id": ledger.id}).scalar_one()
-    sums = Sums.read(row)
+    sums = Sums.read(ledger.id, ledger.definition, row)
     return ledger.definition.budget.grids[k].amount(sums.reserved[k] + sums.committed[k])
 
 

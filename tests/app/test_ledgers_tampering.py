@@ -7,19 +7,23 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
 
+from tests.app.jobs_harness import AUTHORIZED, settings
 from tests.app.ledgers_harness import TENANT, databases, definition, opened, pure, reserved
 from zetadp.accountants.filters import PureBudget
 from zetadp.app.kit.database import Database, now
 from zetadp.app.ledgers.entries import digest
-from zetadp.app.ledgers.errors import EntryUnreadable
+from zetadp.app.ledgers.errors import EntryUnreadable, LedgerDamaged
 from zetadp.app.ledgers.ledger_definition import LedgerDefinition
 from zetadp.app.ledgers.queries import found_ledger
 from zetadp.app.ledgers.requests import Expiry, ReservationRequest
 from zetadp.app.ledgers.resources import Head, Ledger
 from zetadp.app.ledgers.service import LedgerService
+from zetadp.app.ledgers.sums import Sums
 from zetadp.app.ledgers.verification.replay import ChainReport, verify_history
 from zetadp.app.ledgers.verification.tables import verify_stored
+from zetadp.app.main import create_app
 
 Busy = tuple[Database, Ledger, list[tuple[str, str]]]
 
@@ -168,3 +172,79 @@ def test_a_history_of_another_ledger_is_not_this_one_s(busy: Busy) -> None:
 
 def test_an_empty_history_is_not_sound() -> None:
     assert verify_history("x", [], None).problems == ("ledger: it has no entry that opens it",)
+
+
+def test_a_report_says_how_many_problems_it_does_not_name(busy: Busy) -> None:
+    _, ledger, entries = busy
+    report = verify_history(ledger.id, [(text, "0" * 64) for text, _ in entries * 3], None)
+    assert len(report.problems) == 20
+    assert report.further_problems > 3 * len(entries) - 20
+
+
+DAMAGES = {
+    "definition": ["", "{", "[]", "{}", '{"name": "scans"}', '{"budget": {"kind": "pure", "epsilon": -1}}'],
+    "sums": [
+        "",
+        "{",
+        "[]",
+        "{}",
+        '{"reserved": ["0"], "committed": ["0"], "open": 0, "settled": 0}',
+        '{"reserved": ["0", "0"], "committed": ["0"], "open": 0, "settled": 0, "period": 0}',
+        '{"reserved": ["-1"], "committed": ["0"], "open": 0, "settled": 0, "period": 0}',
+        '{"reserved": ["x"], "committed": ["0"], "open": 0, "settled": 0, "period": 0}',
+        '{"reserved": ["0"], "committed": ["0"], "open": null, "settled": 0, "period": 0}',
+    ],
+    "state": ["", "half open"],
+}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Generator[TestClient]:
+    with TestClient(create_app(settings(tmp_path_factory.mktemp("damaged"))), base_url="http://localhost", headers=AUTHORIZED) as client:
+        yield client
+
+
+@pytest.mark.parametrize(("column", "text"), [(column, text) for column, texts in DAMAGES.items() for text in texts])
+def test_a_damaged_ledger_is_named_with_what_to_do_and_the_others_are_served(client: TestClient, column: str, text: str) -> None:
+    budget = {"budget": {"kind": "pure", "epsilon": 1.0}, "adjacency": "add_remove", "unit": "record", "protects": "data_set"}
+    names = (f"{kind} {column} {DAMAGES[column].index(text)}" for kind in ("damaged", "whole"))
+    damaged, whole = (client.post("/v1/ledgers", json=budget | {"name": name}).json()["id"] for name in names)
+    spend = {"spend": {"kind": "pure", "epsilon": 0.25}}
+    made = client.post(f"/v1/ledgers/{damaged}/reservations", json=spend).json()["id"]
+    with client.app.state.database.writing() as session:  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+        found_ledger(session, "default", damaged).__setattr__(column, text)
+    at = f"/v1/ledgers/{damaged}"
+    for answer in (
+        client.get(at),
+        client.get(f"{at}/reservations/{made}"),
+        client.post(f"{at}/reservations", json=spend),
+        client.post(f"{at}/projections", json=spend),
+        client.post(f"{at}/reservations/{made}/commit", json={}),
+        client.post(f"{at}/reservations/{made}/release"),
+        client.post(f"{at}/close"),
+    ):
+        told = answer.json()
+        assert (answer.status_code, told["type"], answer.headers["content-type"]) == (409, "ledger-damaged", "application/problem+json")
+        assert f"the {column} of ledger '{damaged}' can't be used" in told["detail"]
+        assert "restore the database from a backup" in told["detail"]
+    page = client.get("/v1/ledgers?limit=2").json()
+    assert ([one["id"] for one in page["ledgers"]], page["damaged"]) == ([whole], [damaged])
+    report = client.get(f"{at}/verification").json()
+    assert report["verdict"] == "broken"
+    assert f"ledger: its {column} must be" in report["problems"][0]
+
+
+def test_sums_that_hold_less_than_a_reservation_settle_nothing(tmp_path: Path) -> None:
+    with databases("sqlite", tmp_path) as database:
+        service = LedgerService(database, 10.0)
+        ledger = opened(service, PureBudget(epsilon=1.0))
+        made = reserved(service, ledger, pure(0.25))
+        with database.writing() as session:
+            found_ledger(session, TENANT, ledger.id).sums = Sums((1,), (0,), 1, 0).text()
+        for settle in (
+            lambda: service.commit(TENANT, ledger.id, made.id, None, None, None),
+            lambda: service.release(TENANT, ledger.id, made.id, None, None),
+        ):
+            with pytest.raises(LedgerDamaged, match="the sums of ledger"):
+                settle()
+        assert service.verify(TENANT, ledger.id).verdict == "broken"

@@ -60,7 +60,7 @@ class ChainReport(Value):
       head: the last entry that was read; compare it with one that you noted earlier.
       balance: recomputed from the entries; null if each user has one, or if not all could be read.
       users: the number of users charged; null if the ledger protects the data set as a whole, or if not all could be read.
-      problems: the first problems found, at most 20, each with the number of its entry.
+      problems: the first problems found, at most 20, each with the number of its entry; ``further_problems``: how many more there are.
       not_recomputed: the number of entries that were read, but whose price wasn't recomputed within the limit.
       first_not_recomputed: the first of their numbers, at most 20.
       not_read: the number of entries that weren't read within the limit; with some, nothing that is stored beside them was compared.
@@ -72,6 +72,7 @@ class ChainReport(Value):
     balance: Balance | None
     users: int | None
     problems: tuple[str, ...]
+    further_problems: int
     not_recomputed: int
     first_not_recomputed: tuple[int, ...]
     not_read: int
@@ -110,6 +111,7 @@ class Replay:
     by_service: list[SettledForJob] = field(default_factory=list["SettledForJob"])
     prices: Prices = field(default_factory=Prices)
     problems: list[str] = field(default_factory=list[str])
+    further_problems: int = 0
 
     def read(self, text: str, sha256: str) -> Entry | None:
         """Read the next entry; None if it can't be read at all."""
@@ -140,6 +142,8 @@ class Replay:
         """Note a problem, with the entry that was read last or elsewhere."""
         if len(self.problems) < MOST_NAMED:
             self.problems.append(f"{where or f'entry {self.number}'}: {problem}")
+        else:
+            self.further_problems += 1
 
     def sums(self, holder: str) -> Sums:
         """The sums of a user, or of the data set (the empty name)."""
@@ -175,6 +179,7 @@ class Replay:
             balance=balance,
             users=users,
             problems=tuple(self.problems),
+            further_problems=self.further_problems,
             not_recomputed=len(waiting),
             first_not_recomputed=tuple(waiting[:MOST_NAMED]),
             not_read=not_read,

@@ -23,7 +23,8 @@ function leftOut({ not_read: notRead, not_recomputed: count, first_not_recompute
 /** Shows the report. */
 export function showReport(report) {
   const { verdict, head } = report;
-  const found = [...report.problems, ...leftOut(report)];
+  const { problems, further_problems: further } = report;
+  const found = [...problems, ...(further ? [`${further} further ${further === 1 ? "problem isn't" : "problems aren't"} named.`] : []), ...leftOut(report)];
   byId("verification").replaceChildren(
     el(
       "div",
