@@ -21,6 +21,7 @@ from zetadp.trainer.sites.agreements import ledger_of
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.settings import SiteSettings, read_settings
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
+from zetadp.trainer.specs.report import SitesStanding
 
 DIGITS = FederatedZetaDpSgd.example().data.model_dump_json()
 UPLOADED = json.dumps({"kind": "uploaded", "data_set": "0" * 32})
@@ -91,11 +92,45 @@ def test_a_stray_line_of_the_coordinator_ends_its_process_with_one_line(
     program.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(program))
     with pytest.raises(typer.Exit) as ended:
-        rehearsal._coordinate(tmp_path, MadeUp(tmp_path).proposal)
+        rehearsal._coordinate(tmp_path, MadeUp(tmp_path).proposal, {})
     assert ended.value.exit_code == Exit.FAILED
     assert capsys.readouterr().err == "the coordinator's process wrote what is no event: stray line\n"
     with pytest.raises(ProcessLookupError):
         os.kill(int(number.read_text()), 0)
+
+
+STANDING = SitesStanding(round=1, rounds=2, sites=()).model_dump_json()
+
+
+def coordinated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, seconds: float) -> None:
+    """Runs a coordinator of these lines, and beside it a site whose process ends after so many seconds."""
+    proposal, program = MadeUp(tmp_path).proposal, tmp_path / "program"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o700)
+    with monkeypatch.context() as patched, subprocess.Popen(["sh", "-c", f"sleep {seconds}; exit 3"]) as site:
+        patched.setattr(sys, "executable", str(program))
+        rehearsal._coordinate(tmp_path, proposal, {"site-2": site})
+
+
+def test_a_site_whose_process_ends_while_all_are_waited_for_ends_the_rehearsal_at_once_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    began = time.monotonic()
+    with pytest.raises(typer.Exit) as ended:
+        coordinated(tmp_path, monkeypatch, "exec sleep 1000", 0.1)
+    assert ended.value.exit_code == Exit.FAILED
+    told = f"the run failed: the process of site-2 ended with status 3; {tmp_path / 'sites.log'} says why\n"
+    assert capsys.readouterr().err == told
+    assert time.monotonic() - began < 60.0
+
+
+def test_a_site_whose_process_ends_later_is_named_and_the_rounds_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    coordinated(tmp_path, monkeypatch, f"echo '{STANDING}'\nsleep 3\necho '{STANDING}'", 1.5)
+    first, told, second = capsys.readouterr().out.splitlines()
+    assert first == second == "round 1 of 2: all sites answered"
+    assert told == f"the process of site-2 ended with status 3; {tmp_path / 'sites.log'} says why"
 
 
 def test_a_rehearsal_that_no_spec_allows_says_which_field_is_wrong(tmp_path: Path) -> None:
@@ -108,3 +143,4 @@ def test_a_rehearsal_that_no_spec_allows_says_which_field_is_wrong(tmp_path: Pat
     refused = CliRunner().invoke(app, ["federation", "rehearse", str(tmp_path / "spec.json"), *options])
     assert refused.exit_code == Exit.USAGE
     assert "the data can't be dealt so: steps" in refused.output
+    assert not (tmp_path / "new").exists()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any, Final
+from shutil import rmtree
+from typing import Annotated, Any, Final, final
 
 import typer
 from pydantic import TypeAdapter, ValidationError
@@ -25,6 +27,7 @@ from zetadp.trainer.recipes import recipe
 from zetadp.trainer.request import REQUEST, RESULT, TrainingRequest
 from zetadp.trainer.sites.agreements import agree
 from zetadp.trainer.sites.flower_processes import program
+from zetadp.trainer.sites.frames import LOOK_SECONDS
 from zetadp.trainer.sites.keys import load_key, make_key, public_text
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.settings import SiteSettings, read_settings
@@ -38,6 +41,7 @@ BUDGET: Final = 100.0
 OWN: Final = ("table", "uploaded")
 """Kinds of data that people bring."""
 COORDINATOR: Final = "coordinator"
+SITES_LOG: Final = "sites.log"
 END_SECONDS: Final = 180.0
 _EVENTS: Final[TypeAdapter[TrainingEvent]] = TypeAdapter(TrainingEvent)
 
@@ -56,18 +60,15 @@ def rehearse(
             raise InvalidParameter("output", "a folder that isn't there yet", str(output))
         _ = program(flower, "python")
         folder.mkdir(parents=True)
-        names = [f"site-{number}" for number in range(1, sites + 1)]
-        keys = {name: public_text(make_key(folder / name / "site.pem")) for name in names}
-        spec = _dealt(asked, keys, public_text(make_key(folder / f"{COORDINATOR}.pem")), rounds)
-        proposal = Proposal.of(spec, spec.plan())
-        (folder / "proposal.json").write_text(proposal.model_dump_json(indent=2) + "\n")
-        _write_settings(folder, proposal, flower)
-        for name in names:
-            settings = read_settings(SiteSettings, folder / f"{name}.yaml")
-            agree(proposal, settings, load_key(settings.key_file))
+        try:
+            proposal = _prepared(folder, asked, sites, rounds, flower)
+        except BaseException:
+            rmtree(folder)  # nothing was started: its keys are of no use, and the next try needs the folder's name
+            raise
         out.print(f"{sites} sites and a coordinator in {output}", markup=False)
-        with _processes([_site_command(folder / f"{name}.yaml") for name in names], folder):
-            _coordinate(folder, proposal)
+        commands = {site.name: _site_command(folder / f"{site.name}.yaml") for site in proposal.federation.sites}
+        with _processes(commands, folder) as running:
+            _coordinate(folder, proposal, running)
         _tell(folder, proposal)
 
 
@@ -79,6 +80,20 @@ def _asked(of: str) -> FederatedZetaDpSgd:
     if spec.data.kind in OWN:
         raise InvalidParameter("data", "a public data set: a rehearsal protects nobody", spec.data.kind)
     return spec
+
+
+def _prepared(folder: Path, asked: FederatedZetaDpSgd, sites: int, rounds: int | None, flower: Path | None) -> Proposal:
+    """Keys, settings and agreements in the folder, and what was agreed on."""
+    names = [f"site-{number}" for number in range(1, sites + 1)]
+    keys = {name: public_text(make_key(folder / name / "site.pem")) for name in names}
+    spec = _dealt(asked, keys, public_text(make_key(folder / f"{COORDINATOR}.pem")), rounds)
+    proposal = Proposal.of(spec, spec.plan())
+    (folder / "proposal.json").write_text(proposal.model_dump_json(indent=2) + "\n")
+    _write_settings(folder, proposal, flower)
+    for name in names:
+        settings = read_settings(SiteSettings, folder / f"{name}.yaml")
+        agree(proposal, settings, load_key(settings.key_file))
+    return proposal
 
 
 def _dealt(spec: FederatedZetaDpSgd, keys: dict[str, str], coordinator: str, rounds: int | None) -> FederatedZetaDpSgd:
@@ -97,7 +112,7 @@ def _dealt(spec: FederatedZetaDpSgd, keys: dict[str, str], coordinator: str, rou
     try:
         return FederatedZetaDpSgd.model_validate(dict(spec) | changes | ({} if rounds is None else {"steps": rounds}))
     except ValidationError as invalid:
-        fail(f"the data can't be dealt so: {summary(field_errors(invalid.errors(), None))}", Exit.USAGE)
+        fail(f"the data can't be dealt so: {summary(field_errors(invalid.errors(), None, 'spec'))}", Exit.USAGE)
         raise AssertionError from invalid  # fail() leaves
 
 
@@ -138,31 +153,33 @@ def _site_command(settings: Path) -> list[str]:
 
 
 @contextmanager
-def _processes(commands: Iterable[list[str]], folder: Path) -> Generator[None]:
-    """Run while the context is entered; what they say goes into one log."""
-    with (folder / "sites.log").open("ab") as log:
-        found: list[subprocess.Popen[bytes]] = []
+def _processes(commands: Mapping[str, list[str]], folder: Path) -> Generator[dict[str, subprocess.Popen[bytes]]]:
+    """Run while the context is entered, by site; what they say goes into one log."""
+    with (folder / SITES_LOG).open("ab") as log:
+        found: dict[str, subprocess.Popen[bytes]] = {}
         try:
-            found.extend(subprocess.Popen(command, stdout=log, stderr=log) for command in commands)
-            yield
+            for name, command in commands.items():
+                found[name] = subprocess.Popen(command, stdout=log, stderr=log)
+            yield found
         finally:
-            for process in found:
+            for process in found.values():
                 process.terminate()
-            for process in found:
+            for process in found.values():
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(END_SECONDS)
                 process.kill()
                 process.wait()
 
 
-def _coordinate(folder: Path, proposal: Proposal) -> None:
-    """The process that a service's worker would start."""
+def _coordinate(folder: Path, proposal: Proposal, sites: Mapping[str, subprocess.Popen[bytes]]) -> None:
+    """The process that a service's worker would start, beside the processes of the sites."""
     work = folder / "run"
     work.mkdir()
     request = TrainingRequest(spec=proposal.spec, runtime=RuntimeSpec(device="cpu", threads=1), plan=proposal.plan)
     (work / REQUEST).write_text(request.model_dump_json())
     command = [sys.executable, "-m", "zetadp.trainer.child", str(work), "--parent", str(os.getpid())]
     environment = os.environ | {FEDERATION_VARIABLE: str(folder / f"{COORDINATOR}.yaml")}
+    watch = _Watch(sites, folder / SITES_LOG)
     reason = f"its process ended; {folder / 'coordinator.log'} says why"
     with (
         (folder / "coordinator.log").open("ab") as log,
@@ -170,8 +187,10 @@ def _coordinate(folder: Path, proposal: Proposal) -> None:
     ):
         assert running.stdout is not None
         try:
-            for line in running.stdout:
+            for line in _lines(running.stdout.fileno(), watch.look):
                 event = _event(line)
+                if isinstance(event, SitesStanding):
+                    watch.begun()
                 if isinstance(event, Failed):
                     reason = event.reason
                 for text in _said(event):
@@ -181,6 +200,41 @@ def _coordinate(folder: Path, proposal: Proposal) -> None:
             running.kill()
     if code:
         fail(f"the run failed: {reason}", Exit.FAILED)
+
+
+@final
+class _Watch:
+    """Tells which site's process ended, once; in the first round, which waits long for all of them, that ends the rehearsal."""
+
+    def __init__(self, sites: Mapping[str, subprocess.Popen[bytes]], log: Path) -> None:
+        self._running, self._log = dict(sites), log
+        self._is_first = True
+
+    def begun(self) -> None:
+        """The first round is over."""
+        self._is_first = False
+
+    def look(self) -> None:
+        for name in [name for name, process in self._running.items() if process.poll() is not None]:
+            told = f"the process of {name} ended with status {self._running.pop(name).returncode}; {self._log} says why"
+            if self._is_first:
+                fail(f"the run failed: {told}", Exit.FAILED)
+            out.print(told, markup=False)
+
+
+def _lines(source: int, look: Callable[[], None]) -> Iterator[bytes]:
+    """Whole lines as they come, until the other end is closed; looks in between."""
+    rest = b""
+    while True:
+        look()
+        if not select.select([source], [], [], LOOK_SECONDS)[0]:
+            continue
+        if not (part := os.read(source, 2**16)):
+            break
+        *whole, rest = (rest + part).split(b"\n")
+        yield from whole
+    if rest:
+        yield rest
 
 
 def _event(line: bytes) -> TrainingEvent:
