@@ -21,7 +21,7 @@ from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.record import FederationRecord
 from zetadp.trainer.sites.secure.masks import Residues, Ring
 from zetadp.trainer.sites.secure.parts import Sum
-from zetadp.trainer.sites.secure.party import Party
+from zetadp.trainer.sites.secure.party import Party, SharesUnreadable
 from zetadp.trainer.sites.secure.rounds import SecureRounds
 from zetadp.trainer.sites.secure.summing import Summing
 from zetadp.trainer.sites.settings import SiteBudget
@@ -122,6 +122,7 @@ class Sites:
         self.lost: set[tuple[int, str]] = set()
         self.late: set[tuple[int, str]] = set()
         self.sent: list[bytes] = []
+        self.unreadable: list[tuple[str, SharesUnreadable]] = []
         self.changed: Callable[[int, str, bytes], bytes] = lambda _site, _step, answer: answer
         self.bytes, self.time = [0] * SITES, 0.0
         self._drawing = drawing or (lambda site: lambda _proposal: (NUMBERS, self._draws(site)))
@@ -146,7 +147,9 @@ class Sites:
         """A new process of a site, as it were."""
 
         def failed(error: Exception) -> None:
-            raise error
+            if not isinstance(error, SharesUnreadable):
+                raise error
+            self.unreadable.append(("abcd"[site], error))
 
         agreed = {self.proposal.digest: self.proposal}
         return Site("abcd"[site], self.keys[site], self.ledger(site), lambda: agreed, self._drawing(site), failed)

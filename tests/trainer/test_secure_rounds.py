@@ -28,7 +28,7 @@ from zetadp.trainer.sites.record import checked_statements
 from zetadp.trainer.sites.secure import requests
 from zetadp.trainer.sites.secure.parts import Part
 from zetadp.trainer.sites.secure.parts import sealed as seal_part
-from zetadp.trainer.sites.secure.party import STEPS
+from zetadp.trainer.sites.secure.party import COMMITMENT_BYTES, SEALED_BYTES, STEPS
 from zetadp.trainer.sites.secure.requests import joined
 from zetadp.trainer.sites.secure.rounds import SecureRounds
 from zetadp.trainer.sites.settings import SiteSettings
@@ -297,6 +297,32 @@ def test_a_site_that_sends_what_nobody_can_use_is_named_and_spoils_no_round(
     found = sites.rounds().round(1, PARAMETERS)
     assert (sorted(found), total(found)) == (there, expected(there))
     assert said in capsys.readouterr().err
+
+
+def test_who_gets_shares_that_cannot_be_decrypted_logs_whose_they_are_and_tells_nobody(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sites = Sites(tmp_path)
+
+    def changed(site: int, asked: str, answer: bytes) -> bytes:
+        if (site, asked) != (1, "shares"):
+            return answer
+        found = opened(answer)
+        # Of the shares for a, c and d those for c.
+        begins = COMMITMENT_BYTES + SEALED_BYTES
+        payload = found.payload[:begins] + bytes(SEALED_BYTES) + found.payload[begins + SEALED_BYTES :]
+        part = Part.model_validate(dict(Part.model_validate_json(found.header)) | {"payload": digest(payload)})
+        return seal_part(part, payload, sites.keys[1])
+
+    sites.changed = changed
+    # The site that was changed here refuses as well: it doesn't find its own message.
+    assert sites.rounds().round(1, PARAMETERS) == {}
+    assert sites.charged() == [1, 0, 0, 1]
+    [(recipient, error)] = sites.unreadable
+    assert (recipient, error.sender) == ("c", "b")
+    assert error.__notes__ == [f"in round 1 of proposal {sites.proposal.digest}"]
+    assert "site c refuses masked: protocol\n" in (told := capsys.readouterr().err)
+    assert "encrypted" not in told
 
 
 class _Connected:

@@ -33,6 +33,7 @@ from zetadp.trainer.sites.messages import (
 )
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.secure.answering import SecureAnswers
+from zetadp.trainer.sites.secure.party import SharesUnreadable
 from zetadp.trainer.sites.stating import Stating
 
 MOST_NUMBERS: Final = 2**30
@@ -95,6 +96,9 @@ class Site:
             try:
                 return self._answer(request, found)
             except RoundRefused as refused:
+                if isinstance(refused.__cause__, SharesUnreadable):
+                    refused.__cause__.add_note(f"in round {request.round} of proposal {request.proposal}")
+                    self._failed(refused.__cause__)
                 return self._refusal(request.proposal, request.round, refused.reason)
             except Exception as error:
                 # Whatever it is, the coordinator learns no more than that, and a round that was charged stays so.

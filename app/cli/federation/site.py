@@ -112,6 +112,6 @@ def _read(path: Path) -> Generator[SiteSettings]:
         try:
             found = read_settings(SiteSettings, path)
         except ValidationError as invalid:
-            fail(f"{path}: {summary(field_errors(invalid.errors(), None))}", Exit.USAGE)
+            fail(f"{path}: {summary(field_errors(invalid.errors(), None, 'settings'))}", Exit.USAGE)
             raise AssertionError from invalid  # fail() leaves
         yield found

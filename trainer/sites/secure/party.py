@@ -33,6 +33,15 @@ STEPS: Final = ("keys", "shares", "masked", "agreed", "revealed")
 
 
 @final
+class SharesUnreadable(InvalidParameter):
+    """A site handed out shares that this one can't decrypt, under its signature. For this site's own log: the others have only its word."""
+
+    def __init__(self, sender: str) -> None:
+        self.sender = sender
+        super().__init__("shares", f"encrypted for this site by site {sender}, whose signature they have", "what can't be decrypted")
+
+
+@final
 class Party:
     r"""One site in one sum. Its methods are called in the order of ``STEPS``, each once: one that fails ends the site's part.
 
@@ -90,8 +99,8 @@ class Party:
           parameters: the digest of those that are drawn for.
           draw: charges the round, and draws; called once, if everything is right.
         Raises:
-          InvalidParameter: the step was taken, a share isn't for this site, the site's own message isn't among them, or as
-            ``all_received``.
+          SharesUnreadable: a share isn't for this site.
+          InvalidParameter: the step was taken, the site's own message isn't among them, or as ``all_received``.
         """
         with self._step("masked"):
             roster, self._parameters = self._known(), parameters
@@ -108,7 +117,7 @@ class Party:
                 try:
                     both = cipher.decrypt(_NONCE, found[other].payload[place : place + SEALED_BYTES], roster.salt)
                 except InvalidTag as error:
-                    raise InvalidParameter("shares", "encrypted for this site", self._about.federation.sites[other].name) from error
+                    raise SharesUnreadable(self._about.federation.sites[other].name) from error
                 self._shares[other] = both[:SHARE_BYTES], both[SHARE_BYTES:]
             ring = self._about.ring
             total = ring.mask(expanded(self._seed, roster.salt))
