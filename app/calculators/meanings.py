@@ -17,7 +17,6 @@ from zetadp.accountants.attack_sentences import (
     FALSE_POSITIVES,
     Neighbours,
     Tone,
-    guessing_rates,
     guessing_sentence,
     naming_rate,
     naming_sentence,
@@ -86,7 +85,7 @@ class Meaning(Value):
       guess: a guess from even odds, and how often it is right at most.
       naming: a test that names an absent unit with probability 1 %, and how often it names a present one at most.
       trade_off: the least false negative rates at the requested false positive rates.
-      guess_percent, naming_percent: these bounds in percent, as in the sentences.
+      naming_percent: its bound in percent, as in the sentence.
       publication: what delta allows beside that; null where it allows nothing, or nothing is promised.
       strengths: what the words for a strength mean.
     """
@@ -96,7 +95,6 @@ class Meaning(Value):
     guess: SuccessAt
     naming: TradeOffAt
     trade_off: tuple[TradeOffAt, ...]
-    guess_percent: str
     naming_percent: str
     publication: str | None
     strengths: str
@@ -134,7 +132,6 @@ def meaning_of(request: MeaningRequest, desk: Calculators) -> Meaning:
         guess=guess,
         naming=naming,
         trade_off=tuple(curve),
-        guess_percent=_percent(guessing_rates(EVEN_ODDS, guess.success)[0]),
         naming_percent=_percent(naming_rate(FALSE_POSITIVES, naming.beta)),
         publication=None if word == "no" else publication_sentence(_as_text(request.delta), request.unit),
         strengths=strengths_in_words(),

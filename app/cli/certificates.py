@@ -301,7 +301,7 @@ def _entry(file: Path, keys: Path, publication: Path) -> str:
         told = registry.Publication.model_validate(yaml.safe_load(publication.read_text(encoding="utf-8")))
         return registry.registry_entry(file.read_bytes(), read_keys(keys), told, folder=file.parent, evidence=evidence)
     except ValidationError as invalid:
-        fail(f"{publication}: {summary(field_errors(invalid.errors(), None))}", Exit.USAGE)
+        fail(f"{publication}: {summary(field_errors(invalid.errors(), None, 'file'))}", Exit.USAGE)
         raise AssertionError from invalid  # fail() leaves
     except yaml.YAMLError as invalid:
         fail(f"{publication}: expected YAML", Exit.USAGE)

@@ -71,7 +71,7 @@ def read_json(path: Path, kind: type[_Model]) -> _Model:
     try:
         return kind.model_validate_json(text)
     except ValidationError as invalid:
-        fail(f"{path}: {summary(field_errors(invalid.errors(), _parsed(text)))}", Exit.USAGE)
+        fail(f"{path}: {summary(field_errors(invalid.errors(), _parsed(text), 'file'))}", Exit.USAGE)
         raise AssertionError from invalid  # fail() leaves
 
 

@@ -294,7 +294,7 @@ def _read_spent(path: Path) -> Spent:
     try:
         return _SPENT.validate_json(text)
     except ValidationError as invalid:
-        fail(f"{path}: {summary(field_errors(invalid.errors(), None))}", Exit.USAGE)
+        fail(f"{path}: {summary(field_errors(invalid.errors(), None, 'file'))}", Exit.USAGE)
         raise AssertionError from invalid  # fail() leaves
 
 

@@ -20,24 +20,29 @@ class FieldError(Value):
     got: str
 
 
-def field_errors(errors: Iterable[Mapping[str, Any]], body: object) -> list[FieldError]:
-    """Pydantic's errors with paths as the user wrote them, without the names of union members that Pydantic inserts."""
+def field_errors(errors: Iterable[Mapping[str, Any]], body: object, whole: str = "body") -> list[FieldError]:
+    r"""Pydantic's errors with paths as the user wrote them, without the names of union members that Pydantic inserts.
+
+    Args:
+      whole: what all of it is called; only where an error is about all of it. Fields lie in it, and aren't prefixed with it.
+    """
     listed = list(errors)
     wrong = {tuple(error["loc"][:-1]) for error in listed if error["loc"]}
     # Of a list with wrong entries Pydantic counts only the others.
-    return [_field_error(error, body) for error in listed if error["type"] != "too_short" or tuple(error["loc"]) not in wrong]
+    return [_field_error(error, body, whole) for error in listed if error["type"] != "too_short" or tuple(error["loc"]) not in wrong]
 
 
-def _field_error(error: Mapping[str, Any], body: object) -> FieldError:
+def _field_error(error: Mapping[str, Any], body: object, whole: str) -> FieldError:
     kind, context = str(error["type"]), cast("Mapping[str, Any]", error.get("ctx") or {})
     field = _path(cast("Sequence[str | int]", error["loc"]), body, names_absent_field=kind == "missing")
     cause = context.get("error")
     if isinstance(cause, InvalidParameter):
         # Our own check of a whole value: it names the part, what was expected and what came.
-        inner = field if field.rsplit(".", 1)[-1].startswith(cause.field) else f"{field}.{cause.field}"
+        inner = field if field.rsplit(".", 1)[-1].startswith(cause.field) else f"{field}.{cause.field}".removeprefix(".")
         return FieldError(field=inner, message=f"must be {cause.expected}", got=echo(cause.got))
     part, message, got = _described(kind, error, context)
-    return FieldError(field="body" if kind == "json_invalid" else field + part, message=message, got=got)
+    place = "" if kind == "json_invalid" else field + part if field else part.removeprefix(".")
+    return FieldError(field=place or whole, message=message, got=got)
 
 
 def _described(kind: str, error: Mapping[str, Any], context: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -84,7 +89,7 @@ def _path(location: Sequence[str | int], body: object, *, names_absent_field: bo
             where, current = f"{where}[{part}]", items[part] if part < len(items) else None
         elif last and not where and isinstance(part, str) and not isinstance(current, dict | list | tuple):
             where = part
-    return where or "body"
+    return where
 
 
 def echo(value: object) -> str:

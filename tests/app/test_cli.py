@@ -45,7 +45,7 @@ def test_calibrate_prints_the_noise(event_file):
             2,
             "mechanism.std: this field is required, got nothing",
         ),
-        (("profile", "-"), "not json", 2, "-: body: must be JSON"),
+        (("profile", "-"), "not json", 2, "-: file: must be JSON"),
         (("profile", "/no/such/file"), "", 2, "/no/such/file: No such file or directory"),
         (("profile", "-", "--delta", "2"), json.dumps(RELEASE), 2, "deltas[0]: must be < 1, got 2.0"),
         (("calibrate", "-", "--epsilon", "1"), json.dumps(RELEASE), 2, "must be epsilon and delta together"),

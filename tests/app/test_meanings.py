@@ -37,12 +37,13 @@ def test_its_figures_are_those_of_any_epsilon_delta_guarantee_rounded_up_and_tho
     # Kairouz, Oh and Viswanath 2015, Theorem 2.1.
     e = math.exp(epsilon)
     right = (1 + (e - 1 + 2e-5) / (e + 1)) / 2
+    right = (1 + (e - 1 + 2e-5) / (e + 1)) / 2
     named = min(e * 0.01 + 1e-5, 1 - (1 - 1e-5 - 0.01) / e)
-    for percent, rate, of in (("guess_percent", right, "guess"), ("naming_percent", named, "naming")):
-        shown = float(found[percent]) / 100
-        assert rate * (1 - 1e-9) <= shown <= rate * 1.011
-        stated = re.search(r"probability at most ([0-9.e-]+) %", found[of]["sentence"])
-        assert (stated[1] if stated else "100") == found[percent]
+    stated = {of: re.search(r"probability at most ([0-9.e-]+) %", found[of]["sentence"]) for of in ("guess", "naming")}
+    percents = {of: match[1] if match else "100" for of, match in stated.items()}
+    for of, rate in (("guess", right), ("naming", named)):
+        assert rate * (1 - 1e-9) <= float(percents[of]) / 100 <= rate * 1.011
+    assert found["naming_percent"] == percents["naming"]
     assert found["strengths"] == strengths_in_words()
     assert found["tone"] == next(one.tone for one in STRENGTHS if one.name == found["strength"])
 

@@ -153,7 +153,7 @@ def test_the_word_for_a_strength_is_the_services(opened: Any) -> None:
     page.route("**/v1/meanings", answer)
     typed(page, "#noise", "400")
     assert page.inner_text("#meaning .label.bad") == "Weak protection"
-    assert float(answers[-1]["guess_percent"]) < 75
+    assert answers[-1]["guess"]["success"] < 0.75
     assert "Weak means weak." in page.text_content("#meaning")
 
 

@@ -85,7 +85,7 @@ def policy_in(content: bytes) -> Policy:
     try:
         return Policy.model_validate_json(json.dumps(document))
     except ValidationError as error:
-        raise PolicyUnreadable(summary(field_errors(error.errors(), document))) from error
+        raise PolicyUnreadable(summary(field_errors(error.errors(), document, "policy"))) from error
 
 
 def operators_policy(settings: Settings) -> Policy | None:
