@@ -169,6 +169,60 @@ def executor(site: Path) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
+_CONTROLLED = """
+import sys, threading
+import zetadp_flare
+from nvflare.apis.signal import Signal
+
+zetadp_flare.COORDINATOR_SECONDS = float(sys.argv[2])
+controller, abort = zetadp_flare.SumController(sys.argv[1], ["a"]), Signal()
+controller.system_panic = lambda reason, fl_ctx: print("panic:", reason)
+controller._withdraw = lambda fl_ctx: None
+controller._offer = lambda body, fl_ctx: print("offers", body, flush=True)
+threading.Thread(target=lambda: sys.stdin.readline() and abort.trigger(True), daemon=True).start()
+print("begins", flush=True)
+controller.start_controller(None)
+controller.control_flow(abort, None)
+print("ended")
+"""
+
+
+@contextmanager
+def controller(relay: Path, seconds: float) -> Iterator[subprocess.Popen[str]]:
+    """NVFLARE's process that asks a coordinator, once it begins to; a line of its input ends the job."""
+    environment = {"PYTHONPATH": str(MODULE.parent), "PYTHONUNBUFFERED": "1"}
+    command = [str(NVFLARE / "bin" / "python"), "-c", _CONTROLLED, str(relay), str(seconds)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "begins\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_controller_waits_for_a_coordinator_that_is_starting(short: Path) -> None:
+    with controller(short / "relay", 60.0) as process, listening(short / "relay", 1) as asked:
+        connection, _ = asked.accept()
+        with connection:
+            frames.send(connection, b"request")
+            assert process.stdout is not None
+            assert process.stdout.readline() == "offers b'request'\n"
+        assert process.communicate(timeout=120.0)[0] == "ended\n"
+
+
+def test_a_controller_without_a_coordinator_says_where_it_looked(short: Path) -> None:
+    with controller(short / "relay", 0.5) as process:
+        told = process.communicate(timeout=120.0)[0]
+    where = f"the coordinator's training process isn't at {short / 'relay'}, where its settings say relay"
+    assert told == f"panic: {where}: it didn't start within 0.5 s\nended\n"
+
+
+def test_a_controller_whose_job_ends_waits_no_longer_for_its_coordinator(short: Path) -> None:
+    with controller(short / "relay", 600.0) as process:
+        assert process.communicate("end\n", timeout=120.0)[0] == "ended\n"
+
+
 def test_an_executor_waits_for_a_site_that_is_starting(short: Path) -> None:
     with executor(short / "site") as process, listening(short / "site", 1) as asked:
         connection, _ = asked.accept()

@@ -29,6 +29,8 @@ from nvflare.apis.shareable import Shareable, make_reply
 TASK = "zetadp"
 BODY = "body"
 LOOK_SECONDS = 0.05
+COORDINATOR_SECONDS = 120.0
+"""How long a controller waits for the coordinator's process that is starting: it loads data and torch first."""
 START_SECONDS = 60.0
 """How long an executor waits for a site's process that is starting."""
 ANSWER_SECONDS = 600.0
@@ -44,7 +46,7 @@ class SumController(Controller):
     r"""Offers the coordinator's newest request to every site, and passes on whatever comes back, until the coordinator is done.
 
     Args:
-      socket_path: where the coordinator's training process listens (``relay`` in its settings); it must run already.
+      socket_path: where the coordinator's training process listens (``relay`` in its settings), within ``COORDINATOR_SECONDS``.
       sites: the names of all clients.
     """
 
@@ -56,11 +58,17 @@ class SumController(Controller):
         self._task: Task | None = None
 
     def start_controller(self, fl_ctx) -> None:
-        self._connection = socket.socket(socket.AF_UNIX)
-        self._connection.connect(self._path)
+        pass  # the coordinator is waited for where a job that is aborted says so
 
     def control_flow(self, abort_signal, fl_ctx) -> None:
-        assert self._connection is not None
+        self._connection = socket.socket(socket.AF_UNIX)
+        try:
+            _connect(self._connection, self._path, COORDINATOR_SECONDS, abort_signal)
+        except InterruptedError:
+            return
+        except OSError as error:
+            self.system_panic(f"the coordinator's training process isn't at {self._path}, where its settings say relay: {error}", fl_ctx)
+            return
         while not abort_signal.triggered:
             if not select.select([self._connection], [], [], LOOK_SECONDS)[0]:
                 continue
@@ -162,12 +170,7 @@ def _asked(path: str, body: bytes, abort_signal) -> bytes:
     """The site's answer. Raises InterruptedError when NVFLARE ends the job, TimeoutError when time is up, and other kinds of OSError."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(ANSWER_SECONDS)  # where it takes no more of a request, or sends no more of an answer
-        for _ in _looks(START_SECONDS, "didn't start", abort_signal):
-            try:
-                connection.connect(path)
-                break
-            except (FileNotFoundError, ConnectionRefusedError, BlockingIOError):
-                time.sleep(LOOK_SECONDS)
+        _connect(connection, path, START_SECONDS, abort_signal)
         connection.sendall(len(body).to_bytes(8, "big") + body)
         for _ in _looks(ANSWER_SECONDS, "didn't answer", abort_signal):
             if select.select([connection], [], [], LOOK_SECONDS)[0]:
@@ -176,6 +179,16 @@ def _asked(path: str, body: bytes, abort_signal) -> bytes:
     if answer is None:
         raise ConnectionError("it is gone")
     return answer
+
+
+def _connect(connection: socket.socket, path: str, seconds: float, abort_signal) -> None:
+    """Waits for whoever listens there. Raises InterruptedError, TimeoutError, and other kinds of OSError."""
+    for _ in _looks(seconds, "didn't start", abort_signal):
+        try:
+            connection.connect(path)
+            return
+        except (FileNotFoundError, ConnectionRefusedError, BlockingIOError):
+            time.sleep(LOOK_SECONDS)
 
 
 def _looks(seconds: float, failed: str, abort_signal) -> Iterator[None]:
