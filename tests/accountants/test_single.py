@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 
 import mpmath
+import numpy as np
 import pytest
 
 from tests.accountants.events import gaussian, laplace
 from zetadp.accountants import FixedSizeSampled, Grouped, PoissonSampled, Repeated, accountant_named
 from zetadp.accountants.routes.closed.closed_form import epsilon_at
 from zetadp.accountants.routes.fft.fft import FftAccountant
+from zetadp.accountants.routes.single import single
 from zetadp.mechanisms.errors import NumericalFloor, UnsupportedEvent
 
 SINGLE = accountant_named("single")
@@ -32,6 +34,28 @@ def test_a_whole_laplace_is_its_closed_form(delta):
     found = SINGLE.profile(laplace(0.5)).epsilon(delta)
     assert found.lower <= exact <= found.upper
     assert found.upper - found.lower < 1e-10
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0, 7.0])
+@pytest.mark.parametrize("delta", [0.3, 1e-5, 1e-12])
+def test_a_crossing_is_between_neighbours_that_were_computed_and_takes_few_looks(power, delta):
+    looks: list[np.ndarray] = []
+
+    def curve(epsilons: np.ndarray) -> np.ndarray:
+        looks.append(epsilons)
+        return np.exp(-np.minimum(epsilons, 700.0 / power) * power) * (1.0 + 1e-14 * np.sin(1e15 * epsilons))
+
+    left, right = single._crossing(curve, delta, single._POWERS)
+    seen = np.concatenate(looks)
+    assert {left, right} <= set(seen.tolist())
+    assert curve(np.array([left]))[0] > delta >= curve(np.array([right]))[0]
+    assert right - left <= 4e-16 * right
+    assert len(looks) <= 10
+    # Neither a curve that jumps, nor one that is never above or never at most delta, needs another search.
+    left, right = single._crossing(lambda epsilons: np.where(epsilons < 0.3, 1.0, 0.0), delta, single._POWERS)
+    assert left < 0.3 <= right <= left + 4e-16 * right
+    assert single._crossing(np.zeros_like, delta, single._POWERS) == (0.0, 0.0)
+    assert single._crossing(np.ones_like, delta, single._POWERS) == (2.0**109, math.inf)
 
 
 @pytest.mark.parametrize("noise", [gaussian(0.8), laplace(0.7)], ids=["gaussian", "laplace"])

@@ -3,7 +3,7 @@ r"""One release: its delta is a closed form of tail functions (``densities``), e
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import final
 
 import numpy as np
@@ -26,9 +26,13 @@ ROUTE = "single"
 SMALLEST_DELTA = 1e-298
 """Below it the little that each underflow may lose (``TINY``) is more than a hundredth of delta, and this route has no answer."""
 
-_LEAST_POWER, _LARGEST_POWER, _POINTS = -120, 110, 34
-
 Floats = NDArray[np.float64]
+
+_POWERS: Floats = np.asarray([0.0, *(2.0**power for power in range(-120, 110))], dtype=np.float64)
+_HALVINGS: Floats = 2.0 ** -np.arange(1.0, 54.0)
+_EVEN: Floats = np.arange(1.0, 33.0) / 33.0
+"""Parts of a bracket at which it is looked besides those near the guess, so that each look makes it at least 33 times as short."""
+_NARROW = 4e-16
 
 
 @final
@@ -61,7 +65,12 @@ class SingleProfile(PrivacyProfile):
         if delta < SMALLEST_DELTA:
             raise NumericalFloor("delta", delta, SMALLEST_DELTA, "use accountant rdp, which has no floor")
         with within_floats(ROUTE):
-            lower, upper = self._smallest(delta, lower_end=True), self._smallest(delta, lower_end=False)
+            upper = _crossing(self._uppers, delta, _POWERS)[1]
+            if upper == math.inf:
+                upper = max(_largest_loss(pair) for pair in self._upper)
+            # The lower curve crosses just before the upper one does.
+            near = upper * (1.0 - _HALVINGS) if upper < math.inf else _POWERS
+            lower = _crossing(self._lowers, delta, np.union1d(_POWERS, near))[0]
         return Bound(lower=lower, upper=upper, route=ROUTE)
 
     def derivation(self) -> tuple[Step, ...]:
@@ -83,25 +92,40 @@ class SingleProfile(PrivacyProfile):
     def _lowers(self, epsilons: Floats) -> Floats:
         return np.max([calls(pair, epsilons).lower for pair in self._lower], axis=0)
 
-    def _smallest(self, delta: float, *, lower_end: bool) -> float:
-        """An epsilon at which the upper end is at most delta, or the last one tried at which the lower end is still above delta."""
-        values = self._lowers if lower_end else self._uppers
-        if float(values(np.zeros(1))[0]) <= delta:
-            return 0.0
-        # value(left) > delta >= value(right) throughout: each gives one end of epsilon.
-        powers = np.asarray(2.0 ** np.arange(_LEAST_POWER, _LARGEST_POWER), dtype=np.float64)
-        above = values(powers) > delta
-        if above[-1]:
-            return float(powers[-1]) if lower_end else max(_largest_loss(pair) for pair in self._upper)
-        first = int(np.argmin(above))
-        left, right = float(powers[first - 1]) if first else 0.0, float(powers[first])
-        while right - left > 4e-16 * right:
-            points = np.asarray(np.linspace(left, right, _POINTS), dtype=np.float64)
-            if not points[0] < points[1] < points[2]:
-                break
-            last = int(np.argmin(values(points[1:-1]) > delta)) if float(values(points[-2:-1])[0]) <= delta else _POINTS - 2
-            left, right = float(points[last]), float(points[last + 1])
-        return left if lower_end else right
+
+def _crossing(values: Callable[[Floats], Floats], delta: float, starts: Floats) -> tuple[float, float]:
+    r"""Where a curve that bounds delta(epsilon) comes down to delta: (left, right), close, with value(left) > delta >= value(right).
+
+    Both values were computed, so this is true whatever the curve does elsewhere. A look at many points costs little more than at one.
+
+    Args:
+      starts: increasing, from 0. Where the curve is at most delta at 0, both ends are 0; where it is above delta at all, right is infinite.
+    """
+    found = values(starts)
+    if found[0] <= delta:
+        return 0.0, 0.0
+    if found[-1] > delta:
+        return float(starts[-1]), math.inf
+    first = int(np.argmin(found > delta))
+    points, found = starts[first - 1 : first + 1], found[first - 1 : first + 1]
+    while points[1] - points[0] > _NARROW * points[1]:
+        inner = _inside(points, found, delta)
+        if not len(inner):
+            break
+        points, found = np.insert(points, 1, inner), np.insert(found, 1, values(inner))
+        first = int(np.argmin(found > delta))
+        points, found = points[first - 1 : first + 1], found[first - 1 : first + 1]
+    return float(points[0]), float(points[1])
+
+
+def _inside(points: Floats, found: Floats, delta: float) -> Floats:
+    """Where to look between two points: near where a line through the logarithms meets that of delta, and all along. Increasing."""
+    left, right = points
+    logs = np.log(np.maximum(found, delta * 1e-9) / delta)
+    guess = left + (right - left) * logs[0] / (logs[0] - logs[1]) if logs[0] > logs[1] else 0.5 * (left + right)
+    steps = (right - left) * _HALVINGS
+    near = np.unique(np.concatenate([left + (right - left) * _EVEN, guess - steps, [guess], guess + steps]))
+    return near[(near > left) & (near < right)]
 
 
 def _largest_loss(pair: Pair) -> float:
