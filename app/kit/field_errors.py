@@ -27,7 +27,7 @@ def field_errors(errors: Iterable[Mapping[str, Any]], body: object, whole: str =
       whole: what all of it is called; only where an error is about all of it. Fields lie in it, and aren't prefixed with it.
     """
     listed = list(errors)
-    wrong = {tuple(error["loc"][:-1]) for error in listed if error["loc"]}
+    wrong = {tuple(error["loc"][:depth]) for error in listed for depth in range(len(error["loc"]))}
     # Of a list with wrong entries Pydantic counts only the others.
     return [_field_error(error, body, whole) for error in listed if error["type"] != "too_short" or tuple(error["loc"]) not in wrong]
 
@@ -38,7 +38,8 @@ def _field_error(error: Mapping[str, Any], body: object, whole: str) -> FieldErr
     cause = context.get("error")
     if isinstance(cause, InvalidParameter):
         # Our own check of a whole value: it names the part, what was expected and what came.
-        inner = field if field.rsplit(".", 1)[-1].startswith(cause.field) else f"{field}.{cause.field}".removeprefix(".")
+        last = field.rsplit(".", 1)[-1]
+        inner = field if last.startswith(cause.field) else f"{field}.{cause.field.removeprefix(f'{last}.')}".removeprefix(".")
         return FieldError(field=inner, message=f"must be {cause.expected}", got=echo(cause.got))
     part, message, got = _described(kind, error, context)
     place = "" if kind == "json_invalid" else field + part if field else part.removeprefix(".")

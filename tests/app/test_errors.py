@@ -79,7 +79,15 @@ def test_a_list_is_said_to_be_too_short_only_if_it_came_so(sent: list[object], t
 
 def test_an_error_of_the_whole_value_names_the_field_alone_or_what_the_whole_is_called() -> None:
     budget = {"name": "a", "budget": {"kind": "pure", "epsilon": 1.0}, "adjacency": "add_remove", "unit": "record", "protects": "each_user"}
-    for sent, field in ((budget | {"renews_after_days": 1}, "renews_after_days"), ([], "settings")):
+    twice = {"protects": "data_set", "rules": {"purposes": ["a", "a"]}}
+    share = {"protects": "data_set", "rules": {"quotas": [{"key": "a", "share": 1.5}]}}
+    wrong = (
+        (budget | {"renews_after_days": 1}, "renews_after_days"),
+        (budget | twice, "rules.purposes"),
+        (budget | share, "rules.quotas[0].share"),
+        ([], "settings"),
+    )
+    for sent, field in wrong:
         with pytest.raises(ValidationError) as refused:
             LedgerDefinition.model_validate(sent)
         assert [one.field for one in field_errors(refused.value.errors(), sent, "settings")] == [field]
