@@ -1,7 +1,7 @@
 r"""Dominating pairs as every route sees them: two mixtures of shifted copies of one noise density.
 
 P = sum_j p_j f(x - a_j) against Q = sum_j q_j f(x - b_j), f the standard normal or the Laplace density e^{-|x|} / 2 (``densities``). Whole
-and sampled releases, groups and every kind of sampling have such a pair (``dominating.py``, proofs/pairs.md); their log ratio never
+and sampled releases, groups and every kind of sampling have such a pair (``dominating``, proofs/pairs.md); their log ratio never
 decreases in x. Randomized response is a separate kind of pair, on two points, local releases may be *shown* only with some probability, and
 where samples are cut to a size, another pair takes the place of the first one as often as that happens.
 """

@@ -31,8 +31,8 @@ from zetadp import accountants
 from zetadp.accountants import FixedSizeSampled, Grouped, Repeated, leaves
 from zetadp.accountants.densities import GAUSSIAN, LAPLACE
 from zetadp.accountants.densities.mixtures import Mixture
-from zetadp.accountants.displaced import Displaced
 from zetadp.accountants.dominating import LARGEST_SAMPLED_GROUP, pair_of, unsupported_reason
+from zetadp.accountants.dominating.displaced import Displaced
 from zetadp.accountants.grids.hockey_stick import calls
 from zetadp.accountants.leaf import Leaf, Sizes
 from zetadp.accountants.pairs import Pair

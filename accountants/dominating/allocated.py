@@ -1,0 +1,36 @@
+r"""Random allocation of each record, or of all records of a group, to one of several steps. proofs/allocation.md."""
+
+from __future__ import annotations
+
+import math
+
+from zetadp.accountants.allocation.density import Allocated
+from zetadp.accountants.allocation.groups import LARGEST_ALLOCATED_GROUP, squared_moves
+from zetadp.accountants.densities import Density
+from zetadp.accountants.densities.mixtures import Mixture, moved_up
+from zetadp.accountants.dominating.shapes import NULL, at
+from zetadp.accountants.leaf import Leaf
+from zetadp.accountants.pairs import Pair
+from zetadp.mechanisms.base import Adjacency
+
+
+def allocated(family: Density, leaf: Leaf, move: float) -> Pair | str:
+    """A mean over the steps, or over blocks of them."""
+    if leaf.mechanism.neighbours[0] is Adjacency.REPLACE_ONE:
+        return "random allocation under replace_one has no dominating pair that is proved here: a whole release of each epoch bounds it"
+    if leaf.group > LARGEST_ALLOCATED_GROUP:
+        return (
+            f"groups of more than {LARGEST_ALLOCATED_GROUP} with random allocation aren't supported here: a whole release bounds each epoch"
+        )
+    if leaf.group == 1:
+        return Pair(Allocated(family, leaf.steps), at(move), NULL)
+    # A mean over blocks of as many steps as the group has records: proofs/allocation.md, Groups.
+    far, squares = leaf.group * move, squared_moves(leaf.group, leaf.steps)
+    lowest, kept = moved_up(list(squares.values()))
+    shares = tuple(math.sqrt(square) / leaf.group for square in list(squares)[lowest:])
+    if family.norm == "l1":
+        kept, shares = (1.0,), (1.0,)
+    if (blocks := leaf.steps // leaf.group) > 1:
+        return Pair(Allocated(family, blocks, Mixture(kept, shares)), at(far), NULL)
+    # The frame's origin is the lowest component, as that of a sampled group.
+    return Pair(family, Mixture(kept, tuple(far * (share - shares[0]) for share in shares)), at(-far * shares[0]))

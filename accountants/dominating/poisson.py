@@ -1,0 +1,40 @@
+r"""Poisson samples, of one unit or of a group: mixtures around what nobody of it moves. proofs/pairs.md, rows 2 and 3."""
+
+from __future__ import annotations
+
+from zetadp.accountants.densities import Density
+from zetadp.accountants.dominating.shapes import NULL, replaced_group, sampled_group, two
+from zetadp.accountants.leaf import Leaf
+from zetadp.accountants.pairs import Pair
+from zetadp.mechanisms.base import Adjacency, Mechanism
+from zetadp.mechanisms.numerics.binomial import binomial_weights
+
+LARGEST_SAMPLED_GROUP = 1000
+"""The mixture of a Poisson-sampled group has one component more than the group has members; beyond this no route is fast."""
+
+
+def poisson(family: Density, leaf: Leaf, move: float) -> Pair | str:
+    """Rows 2 and 3: as many move the output as the sample holds of the group's units."""
+    q = leaf.probability
+    if leaf.group > LARGEST_SAMPLED_GROUP:
+        return f"a sample with groups of more than {LARGEST_SAMPLED_GROUP} units has too large a mixture"
+    if leaf.mechanism.neighbours[0] is not Adjacency.REPLACE_ONE:
+        return Pair(family, two(q, move), NULL) if leaf.group == 1 else sampled_group(family, binomial_weights(leaf.group, q), move)
+    assert isinstance(leaf.mechanism, Mechanism)  # nothing that is only declared is sampled
+    c, norm = contribution(leaf.mechanism, family), family.norm
+    if c is None:
+        return (
+            f"Poisson sampling under replace_one needs sensitivity.{norm}_contribution, a bound on what one unit alone adds to the query: "
+            f"{norm} bounds only the difference of two units, and a sample can leave both out"
+        )
+    return Pair(family, two(q, c), two(q, c).mirrored) if leaf.group == 1 else replaced_group(family, binomial_weights(leaf.group, q), c)
+
+
+def contribution(mechanism: Mechanism, family: Density) -> float | None:
+    """The shift of what one unit contributes; None if that isn't bounded in the norm that the noise needs."""
+    given = mechanism.sensitivity
+    if (given.l1_contribution if family.norm == "l1" else given.l2_contribution) is None:
+        return None
+    alone = mechanism.alone()
+    assert alone is not None
+    return alone.privacy_loss().distance
