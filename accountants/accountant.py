@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import final
 
 from zetadp.accountants.allocation.groups import lower_parts
-from zetadp.accountants.allocation.profile import AllocatedGroupsProfile
+from zetadp.accountants.between import BetweenProfile, EndsOf
 from zetadp.accountants.dominating import unsupported_reason
 from zetadp.accountants.events import Event, leaves, non_private_reason
 from zetadp.accountants.failing import FailingProfile, split
 from zetadp.accountants.leaf import Leaf, Selection, unfolded, unshuffled
 from zetadp.accountants.profile import NonPrivateProfile, PrivacyProfile
 from zetadp.accountants.selected.best_run import SelectedProfile, alone
-from zetadp.accountants.shuffled.profile import ShuffledProfile
+from zetadp.accountants.shuffled.ends import derivation, lower_ends
 from zetadp.mechanisms.errors import UnsupportedEvent
 
 
@@ -50,15 +50,15 @@ class Accountant(ABC):
             return self._bracketed(parts)
         # What they lose by themselves is lost in the composition, too; a route that is for several releases may not take the others alone.
         alike = self.of_parts(others) if others and self.unsupported_parts(others) is None else None
-        return ShuffledProfile(self._bracketed(unshuffled(parts)), shuffled, alike)
+        return BetweenProfile(self._bracketed(unshuffled(parts)), lambda: lower_ends(shuffled, alike), derivation(shuffled))
 
     def _bracketed(self, parts: Mapping[Leaf, int]) -> PrivacyProfile:
         """The profile, with lower ends of their own where the pairs of some leaves are only bounds."""
         less = lower_parts(parts)
         if not less:
             return self._profile(parts)
-        return AllocatedGroupsProfile(
-            self._profile(parts), lambda: [self._profile(one) for one in less if self.unsupported_parts(one) is None]
+        return BetweenProfile(
+            self._profile(parts), lambda: [EndsOf(self._profile(one)) for one in less if self.unsupported_parts(one) is None]
         )
 
     def of_selection(self, parts: Mapping[Leaf, int], chosen: Selection) -> PrivacyProfile:
