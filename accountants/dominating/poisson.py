@@ -27,7 +27,7 @@ def poisson(family: Density, leaf: Leaf, move: float) -> Pair | str:
             f"Poisson sampling under replace_one needs sensitivity.{norm}_contribution, a bound on what one unit alone adds to the query: "
             f"{norm} bounds only the difference of two units, and a sample can leave both out"
         )
-    return Pair(family, two(q, c), two(q, c).mirrored) if leaf.group == 1 else replaced_group(family, binomial_weights(leaf.group, q), c)
+    return Pair(family, two(q, c), two(q, c).mirrored) if leaf.group == 1 else replaced_group(family, binomial_weights(leaf.group, q), c, c)
 
 
 def contribution(mechanism: Mechanism, family: Density) -> float | None:

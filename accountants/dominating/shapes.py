@@ -27,8 +27,8 @@ def sampled_group(family: Density, weights: list[float], move: float) -> Pair:
     return Pair(family, Mixture(kept, tuple(j * move for j in range(len(kept)))), Mixture((1.0,), (0.0 - lowest * move,)))
 
 
-def replaced_group(family: Density, weights: list[float], c: float) -> Pair:
-    """sum_j weights[j] f(x - j c) against sum_j weights[j] f(x + j c); every rounding moves mass outwards, which dominates."""
+def replaced_group(family: Density, weights: list[float], up: float, down: float) -> Pair:
+    """sum_j weights[j] f(x - j up) against sum_j weights[j] f(x + j down); every rounding moves mass outwards, which dominates."""
     lowest, kept = moved_up(weights)
-    upper = Mixture(kept, tuple(j * c for j in range(lowest, len(weights))))
-    return Pair(family, upper, upper.mirrored)
+    moves = range(lowest, len(weights))
+    return Pair(family, Mixture(kept, tuple(j * up for j in moves)), Mixture(kept, tuple(j * down for j in moves)).mirrored)

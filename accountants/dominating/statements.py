@@ -62,6 +62,8 @@ def _bounded_statement(leaf: Leaf) -> tuple[str, str]:
         cut = "sum of Bin(k, q)(j) f(x - 2 j m) against f(x), both orders"
         if leaf.mechanism.neighbours[0] is Adjacency.REPLACE_ONE:
             cut = "the same with the larger of m and c in place of c"
+        elif leaf.mechanism.neighbours[0] is Adjacency.ZERO_OUT:
+            cut = "sum of Bin(k, q)(j) f(x - 2 j m) against sum of Bin(k, q)(j) f(x + j m), both orders"
         return f"{own}; where more than the largest batch less k others are sampled, {cut}", "proofs/pairs.md, row 8"
     cut = statement(Leaf(leaf.probability, leaf.mechanism, "fixed_size"))[0].removeprefix("sample of a fixed size: ")
     return f"{own}; where more are sampled than the largest batch, {cut}", "proofs/pairs.md, row 8"

@@ -20,10 +20,6 @@ def truncated(family: Density, leaf: Leaf, move: float) -> Pair | str:
     """Row 8: while fewer others are sampled than there is room for, as a Poisson sample; otherwise one displaces another."""
     assert leaf.truncation is not None  # of this scheme
     adjacency, (most, population) = leaf.mechanism.neighbours[0], leaf.truncation
-    if leaf.group > 1 and adjacency is Adjacency.ZERO_OUT:
-        return (
-            "groups with samples of a largest size under zero_out have no dominating pair that is proved here: state them under add_remove"
-        )
     plain = poisson(family, leaf, move)
     if isinstance(plain, str):
         return plain
@@ -40,7 +36,13 @@ def truncated(family: Density, leaf: Leaf, move: float) -> Pair | str:
 
 def _displacing_group(family: Density, leaf: Leaf, move: float, plain: Pair) -> Pair:
     weights = binomial_weights(leaf.group, leaf.probability)
-    if leaf.mechanism.neighbours[0] is Adjacency.ADD_REMOVE:
-        return sampled_group(family, weights, 2.0 * move)
-    # Each of the group replaces another record, or is one more where there is still room.
-    return replaced_group(family, weights, max(move, plain.upper.shifts[-1] / leaf.group))
+    match leaf.mechanism.neighbours[0]:
+        case Adjacency.ADD_REMOVE:
+            return sampled_group(family, weights, 2.0 * move)
+        case Adjacency.REPLACE_ONE:
+            # Each of the group replaces another record, or is one more where there is still room.
+            distance = max(move, plain.upper.shifts[-1] / leaf.group)
+            return replaced_group(family, weights, distance, distance)
+        case Adjacency.ZERO_OUT:
+            # Each of the group replaces another record; each of its nulls only takes that one's place.
+            return replaced_group(family, weights, 2.0 * move, move)

@@ -32,7 +32,7 @@ from zetadp.accountants.dominating import pair_of
 from zetadp.accountants.dp_accounting_events import from_dp_accounting, to_dp_accounting
 from zetadp.accountants.events import leaves
 from zetadp.accountants.routes.auto import AutoAccountant
-from zetadp.mechanisms import InvalidParameter, UnsupportedEvent
+from zetadp.mechanisms import InvalidParameter
 from zetadp.mechanisms.base import Adjacency
 
 EVENT = TypeAdapter(Event)
@@ -260,9 +260,71 @@ def test_routes_agree_about_a_replaced_group_whose_samples_are_cut():
     assert contour.lower <= fft.upper <= contour.lower * (1.0 + 1e-4)
 
 
-def test_groups_are_refused_under_zero_out_with_the_reason():
-    with pytest.raises(UnsupportedEvent, match="largest size under zero_out"):
-        profile(Grouped(size=2, unit="person", event=cut(0.01, 100, 10_000, gaussian(1.0, adjacency="zero_out"))))
+ZEROED = gaussian(1.5, adjacency="zero_out")
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 5])
+@pytest.mark.parametrize("others", [(-1.0, -1.0, -1.0), (-1.0, 1.0, 1.0), (0.3, -0.8, 0.0)], ids=str)
+def test_a_zeroed_group_is_bounded_and_attacks_less_than_the_bound(others, most):
+    q, x = 0.4, np.linspace(-25.0, 25.0, 20_001)
+    step = (x[1] - x[0]) / (1.5 * math.sqrt(2.0 * math.pi))
+    event = Grouped(size=2, unit="user", event=cut(q, most, 5, ZEROED))
+    plain = profile(Grouped(size=2, unit="user", event=PoissonSampled(probability=q, event=ZEROED)))
+    # Nulls take places of the sample, or there are none.
+    for unit, nulls in (((1.0, 1.0), (0.0, 0.0)), ((1.0, 1.0), ()), ((1.0, -0.5), (0.0, 0.0))):
+        first, second = (
+            sum(p * np.exp(-0.5 * ((x - v) / 1.5) ** 2) for v, p in cut_law(one, others, q, most).items()) for one in (unit, nulls)
+        )
+        for epsilon in (0.0, 0.4, 1.5):
+            bound = profile(event).delta(epsilon)
+            for a, b in ((first, second), (second, first)):
+                assert step * float(np.maximum(a - math.exp(epsilon) * b, 0.0).sum()) <= bound.upper * (1.0 + 1e-6)
+            assert bound.lower >= plain.delta(epsilon).lower * (1.0 - 1e-9)
+            if most == 5:  # room for all
+                assert bound.upper == plain.delta(epsilon).upper
+
+
+def test_a_zeroed_groups_pair_is_what_mpmath_integrates():
+    q, size, most, population, std, epsilon = 0.1, 3, 4, 20, 2.0, 0.5
+    event = Grouped(size=size, unit="user", event=cut(q, most, population, gaussian(std, adjacency="zero_out")))
+    with mpmath.workdps(30):
+        joins, others = mpmath.mpf(q), population - size
+        weights = [mpmath.binomial(size, j) * joins**j * (1 - joins) ** (size - j) for j in range(size + 1)]
+        rest = [mpmath.binomial(others, n) * joins**n * (1 - joins) ** (others - n) for n in range(others + 1)]
+        crowded = sum(rest[most - size + 1 :])
+
+        def both_orders(up, down):
+            """With P's copies at j up and Q's at j down: their ratio never falls, so that the best events are half-lines."""
+
+            def tail(t, move):
+                return sum(w * mpmath.ncdf(move * j / std - t) for j, w in enumerate(weights))
+
+            def excess(t, log_level):
+                ratio = (sum(w * mpmath.npdf(t - move * j / std) for j, w in enumerate(weights)) for move in (up, down))
+                return mpmath.log(next(ratio) / next(ratio)) - log_level
+
+            def level_at(log_level):
+                low, high = mpmath.mpf(-20), mpmath.mpf(20)
+                for _ in range(80):
+                    middle = (low + high) / 2
+                    low, high = (low, middle) if excess(middle, log_level) > 0 else (middle, high)
+                return low
+
+            ahead, behind, level = level_at(epsilon), level_at(-epsilon), mpmath.exp(epsilon)
+            return tail(ahead, up) - level * tail(ahead, down), 1 - tail(behind, down) - level * (1 - tail(behind, up))
+
+        pairs = zip(both_orders(1, 0), both_orders(2, -1), strict=True)
+        truth = float(max((1 - crowded) * plain + crowded * displaced for plain, displaced in pairs))
+    found = profile(event).delta(epsilon)
+    assert truth <= found.upper <= truth * (1.0 + 1e-8)
+    assert found.lower <= truth * (1.0 + 2e-9)  # the probability of a cut is rounded up by 1e-9 in both ends
+
+
+def test_routes_agree_about_a_zeroed_group_whose_samples_are_cut():
+    event = Grouped(size=3, unit="user", event=cut(0.01, 100, 10_000, gaussian(2.0, adjacency="zero_out"), 50))
+    contour, fft, renyi = (profile(event, name).epsilon(1e-6) for name in ("contour", "fft", "rdp"))
+    assert fft.lower <= contour.upper <= renyi.upper
+    assert contour.lower <= fft.upper <= contour.lower * (1.0 + 1e-4)
 
 
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT])
