@@ -70,8 +70,7 @@ class BetweenProfile(PrivacyProfile):
 
     def epsilon(self, delta: float) -> Bound:
         check_delta(delta)
-        # The logarithm may be rounded; at a larger delta epsilon is smaller.
-        return self._between(self._above.epsilon(delta), math.nextafter(math.log(delta), 0.0))
+        return self._between(self._above.epsilon(delta), math.log(delta))
 
     def epsilon_at_log_delta(self, log_delta: float) -> Bound:
         return self._between(self._above.epsilon_at_log_delta(log_delta), log_delta)
