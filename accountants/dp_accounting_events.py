@@ -9,8 +9,9 @@ and the same with l1 for ``LaplaceDpEvent``. That is how the library's PLD accou
 sensitivity under REPLACE_ONE, and so accounts for half of the loss. Trees of one epoch (``SingleEpochTreeAggregationDpEvent``) become as
 many Gaussian releases as one record has nodes above it: the noisy sums of all other nodes don't depend on it.
 
-``MixtureOfGaussiansDpEvent`` is a pair for one unit more or less. Under replace_one it is read as a sample in which one unit's values have
-that norm that often: its pair (proofs/pairs.md, row 3) dominates the event's own in both orders (Lemma 3, one of the two units at nothing).
+``MixtureOfGaussiansDpEvent`` is a pair for one unit more or less, which has a random share of its contribution (proofs/pairs.md, row 11).
+Under replace_one it is read as an event in which both units have such shares: its pair dominates the event's own in both orders (Lemma 3,
+one of the two units at nothing).
 
 An event keeps its dominating pairs on the way there and back; everything else (a unit's name, complex values) is lost on the way there. The
 library is loaded only when these functions are called.
@@ -19,6 +20,7 @@ library is loaded only when these functions are called.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -32,6 +34,7 @@ from zetadp.accountants.events import (
     NonPrivate,
     PoissonSampled,
     RandomlyAllocated,
+    RandomlyWeighted,
     Release,
     Repeated,
     RepeatedAndSelected,
@@ -70,8 +73,8 @@ def from_dp_accounting(event: library.DpEvent, *, adjacency: Adjacency, unit: Pr
     Args:
       event: gaussian, laplace, discrete laplace, zCDP, poisson sampled, sampled without replacement, truncated and sampled gaussian,
         composed, self-composed, repeated and selected, no-op, non-private, the trees of one epoch (zero_out only, as there), or a mixture
-        of two Gaussians that is a Poisson sample's. The source data set's size is used as the population's. JAX Privacy describes its plans
-        with these events.
+        of Gaussians none of whose sensitivities is below 0. The source data set's size is used as the population's. JAX Privacy describes
+        its plans with these events.
       adjacency: which data sets are neighbours.
       unit: what one unit is.
     Raises:
@@ -221,15 +224,23 @@ class _Reader:
 
     def _mixture(self, event: Any) -> Event | None:
         name = type(event).__name__
-        shifts, weights = [float(s) for s in event.sensitivities], [float(p) for p in event.sampling_probs]
-        kept = {shift: weight for shift, weight in zip(shifts, weights, strict=True) if shift != 0.0 and weight != 0.0}
-        if not kept:
+        given = [(float(s), float(p)) for s, p in zip(event.sensitivities, event.sampling_probs, strict=True) if p != 0.0]
+        if any(not shift >= 0.0 for shift, _ in given):
+            raise _no_twin(f"{name} with a sensitivity below 0: here one unit's moves have sizes, not signs")
+        largest = max((shift for shift, _ in given), default=0.0)
+        if largest == 0.0:
             return None
-        if len(kept) > 1 or min(kept) < 0.0 or len(set(shifts)) != len(shifts):
-            raise _no_twin(f"{name} with sensitivities other than a single positive one: not one unit's sample (state it as grouped)")
-        (shift, weight), std = next(iter(kept.items())), float(event.standard_deviation)
-        release = self._noise(name, std / shift, is_laplace=False)
-        return release if weight == 1.0 or isinstance(release, NonPrivate) else PoissonSampled(probability=weight, event=release)
+        release = self._noise(name, float(event.standard_deviation) / largest, is_laplace=False)
+        if isinstance(release, NonPrivate):
+            return release
+        found: dict[float, float] = {}
+        for shift, weight in sorted(given):
+            share = rounded_up(Fraction(shift) / Fraction(largest))
+            if share > 0.0:
+                found[share] = math.fsum((found.get(share, 0.0), weight))
+        if len(found) > 1:
+            return RandomlyWeighted(shares=tuple(found), probabilities=tuple(found.values()), event=release)
+        return release if found[1.0] == 1.0 else PoissonSampled(probability=found[1.0], event=release)
 
 
 def _runs(mean: float, shape: float) -> AnyRuns:
@@ -245,7 +256,7 @@ def to_dp_accounting(event: Event) -> library.DpEvent:
     """The same event there; the neighbours that it is meant for must then be given to the library's accountant.
 
     Gaussian noise of any kind becomes ``GaussianDpEvent`` of the same loss. Groups of whole releases shrink the noise multiplier; a group
-    with Poisson-sampled Gaussian records becomes ``MixtureOfGaussiansDpEvent``. Numbers are rounded to the nearest.
+    with Poisson-sampled Gaussian records, and random shares, become ``MixtureOfGaussiansDpEvent``. Numbers are rounded to the nearest.
 
     Raises:
       InvalidParameter: a part has no equal event there; the text names the part.
@@ -266,7 +277,7 @@ def _written(event: Event, group: int) -> library.DpEvent:
             return _noise(Leaf(1.0, event.mechanism, group=group))
         case Grouped() | PoissonSampled(probability=1.0):
             return _written(event.event, group * (event.size if isinstance(event, Grouped) else 1))
-        case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated() | Shuffled():
+        case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated() | Shuffled() | RandomlyWeighted():
             return _sampled(event, group)
         case Repeated() | RepeatedAndSelected():
             part = _written(event.event, group)
@@ -309,16 +320,16 @@ def _sampled(event: Sampled, group: int) -> library.DpEvent:
         return library.TruncatedSubsampledGaussianDpEvent(
             event.population_size, found.probability, event.largest_batch, noise.noise_multiplier
         )
-    leaf = Leaf(found.probability, found.mechanism, group=group)
+    leaf = replace(found, group=group)
     if leaf.is_whole:
         return _noise(leaf)
-    if group == 1:
+    if group == 1 and leaf.weighting is None:
         return library.PoissonSampledDpEvent(leaf.probability, _noise(leaf))
     pair = pair_of(leaf)
     if len(pair.lower.weights) > 1:
-        raise _no_twin("a group with Poisson samples under replace_one")
+        raise _no_twin("a group with Poisson samples, or random shares, under replace_one")
     if pair.family.gdp_mu(pair.distance) is None:
-        raise _no_twin(f"a group with Poisson-sampled {pair.family.name} noise")
+        raise _no_twin(f"a group with Poisson-sampled {pair.family.name} noise, or random shares with it,")
     return library.MixtureOfGaussiansDpEvent(1.0, [shift - pair.lower.shifts[0] for shift in pair.upper.shifts], list(pair.upper.weights))
 
 

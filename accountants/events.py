@@ -7,17 +7,19 @@ To show people what was released, use ``releases``, where a local release of man
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from typing import Annotated, Literal, NamedTuple, Self, TypeAlias, cast, final, get_args
 
 from pydantic import Field, Strict, model_validator
 
-from zetadp.accountants.leaf import Leaf, Selection, Sizes, Truncation, by_coordinate, by_record
+from zetadp.accountants.leaf import Leaf, Selection, Sizes, Truncation, Weighting, by_coordinate, by_record
 from zetadp.accountants.shared_sample import combined
 from zetadp.mechanisms import AnyAccounted
-from zetadp.mechanisms.base import Adjacency, Count, PrivacyUnit, Probability, Value
+from zetadp.mechanisms.base import Adjacency, Count, Mechanism, PrivacyUnit, Probability, Value
 from zetadp.mechanisms.declared.runs import AnyRuns
 from zetadp.mechanisms.errors import IncompatibleEvent, InvalidParameter
 from zetadp.mechanisms.local import LocalRelease
@@ -31,6 +33,12 @@ SMALLEST_PROBABILITY = 1e-50
 
 LARGEST_COUNT = 10**15
 """Most releases in one event, over all nested repetitions."""
+
+LARGEST_NUMBER_OF_SHARES = 1000
+"""Different shares of a contribution: each is a component of a mixture."""
+
+_SUM_ERROR = 1e-12
+"""Probabilities may sum to this much more than 1: they were rounded."""
 
 LARGEST_GROUP = 10**6
 """Most units of the event that one unit of the guarantee may hold, over all nested groups."""
@@ -152,6 +160,39 @@ class Shuffled(_Composite):
 
 
 @final
+class RandomlyWeighted(_Composite):
+    """The event runs on data in which each record, by itself, has a random, secret share of its contribution, or none.
+
+    Attributes:
+      shares: of what one record adds at most, in every norm; ascending, in (0, 1].
+      probabilities: with which a record adds at most each of these shares; with what they leave of 1 it adds nothing. If they sum to 1, the
+        first is what the others leave.
+      event: a release of Gaussian or Laplace noise, or several of the same data; not sampled in another way.
+    """
+
+    kind: Literal["randomly_weighted"] = "randomly_weighted"
+    shares: Annotated[tuple[Probability, ...], Field(min_length=1, max_length=LARGEST_NUMBER_OF_SHARES)]
+    probabilities: Annotated[tuple[Probability, ...], Field(min_length=1, max_length=LARGEST_NUMBER_OF_SHARES)]
+    event: Event
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if any(not a < b for a, b in pairwise(self.shares)):
+            raise InvalidParameter("shares", "ascending", self.shares)
+        if len(self.probabilities) != len(self.shares):
+            raise InvalidParameter("probabilities", f"as many as shares, {len(self.shares)}", len(self.probabilities))
+        # Where they sum to more than 1 by rounding, the first has less, and something is left of it.
+        if not (math.fsum(self.probabilities) <= 1.0 + _SUM_ERROR and sum(map(Fraction, self.probabilities[1:]), Fraction(0)) < 1):
+            raise InvalidParameter("probabilities", "at most 1 in all", math.fsum(self.probabilities))
+        return self
+
+    @property
+    def probability(self) -> float:
+        """That one record adds anything, rounded up."""
+        return rounded_up(min(sum(map(Fraction, self.probabilities), Fraction(0)), Fraction(1)))
+
+
+@final
 class FixedSizeSampled(_Composite):
     """The event runs on a random subset of a fixed, public size: ``sample_size`` records out of all, uniformly, without replacement.
 
@@ -245,7 +286,7 @@ class NonPrivate(Value):
     reason: str = Field(min_length=1, max_length=1000)
 
 
-Sampled: TypeAlias = PoissonSampled | TruncatedPoissonSampled | FixedSizeSampled | RandomlyAllocated | Shuffled
+Sampled: TypeAlias = PoissonSampled | TruncatedPoissonSampled | FixedSizeSampled | RandomlyAllocated | Shuffled | RandomlyWeighted
 Event = Annotated[Release | Sampled | Grouped | Repeated | RepeatedAndSelected | Composed | NonPrivate, Field(discriminator="kind")]
 
 for _model in (*get_args(Sampled), Grouped, Repeated, RepeatedAndSelected, Composed):
@@ -324,9 +365,14 @@ def _walk(event: Event, group: int, count: int) -> Iterator[tuple[Leaf, int]]:
         case Composed():
             for part in event.events:
                 yield from _walk(part, group, count)
-        case PoissonSampled(probability=1.0) | RandomlyAllocated(steps=1) | Shuffled(steps=1):
+        case (
+            PoissonSampled(probability=1.0)
+            | RandomlyAllocated(steps=1)
+            | Shuffled(steps=1)
+            | RandomlyWeighted(shares=(1.0,), probabilities=(1.0,))
+        ):
             yield from _walk(event.event, group, count)
-        case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated() | Shuffled():
+        case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated() | Shuffled() | RandomlyWeighted():
             yield from by_record(_sampled(event, group), count)
         case Grouped():
             if group * event.size > LARGEST_GROUP:
@@ -363,6 +409,11 @@ def _sampled(event: Sampled, group: int) -> Leaf:
             return Leaf(1.0, mechanism, group=group)  # made once for each record, in whatever step
         scheme = "shuffled" if isinstance(event, Shuffled) else "random_allocation"
         return Leaf(probability, mechanism, scheme, group, steps=event.steps, releases=releases)
+    if isinstance(event, RandomlyWeighted):
+        if isinstance(mechanism, LocalRelease) or not isinstance(mechanism, Mechanism):
+            raise InvalidParameter("randomly_weighted.event", "noise that is added to what all records contribute", mechanism.kind)
+        weighting = Weighting(event.shares, event.probabilities)
+        return Leaf(probability, mechanism, "randomly_weighted", group, releases=releases, weighting=weighting)
     if isinstance(event, TruncatedPoissonSampled):
         cut = Truncation(event.largest_batch, event.population_size)
         return Leaf(probability, mechanism, "truncated_poisson", group, cut, releases=releases)

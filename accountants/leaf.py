@@ -13,7 +13,7 @@ from zetadp.mechanisms.declared.runs import AnyRuns
 from zetadp.mechanisms.local import LocalRelease
 from zetadp.mechanisms.loss import PrivacyLoss
 
-Scheme = Literal["poisson", "truncated_poisson", "fixed_size", "random_allocation", "shuffled"]
+Scheme = Literal["poisson", "truncated_poisson", "fixed_size", "random_allocation", "shuffled", "randomly_weighted"]
 
 
 @final
@@ -33,6 +33,14 @@ class Sizes(NamedTuple):
 
 
 @final
+class Weighting(NamedTuple):
+    """Shares of what one record contributes at most, ascending, and how probable each is; with what is left of 1 it contributes nothing."""
+
+    shares: tuple[float, ...]
+    probabilities: tuple[float, ...]
+
+
+@final
 @dataclass(frozen=True, slots=True)
 class Leaf:
     """A mechanism released once on a sample: a plain record that ``leaves`` returns, never stored or sent.
@@ -45,6 +53,7 @@ class Leaf:
       steps: releases that a leaf of the scheme random_allocation or shuffled stands for, of which each record takes part in one.
       truncation: where a sample of the scheme truncated_poisson is cut; else None.
       sizes: of a sample of the scheme fixed_size of which a group may hold several units; else None: the probability says it all.
+      weighting: of the scheme randomly_weighted; else None.
       releases: how many releases of the same sample the mechanism stands for together.
     """
 
@@ -56,12 +65,13 @@ class Leaf:
     steps: int = 1
     sizes: Sizes | None = None
     releases: int = 1
+    weighting: Weighting | None = None
     _hash: int = field(default=0, init=False, repr=False, compare=False)
 
     def __hash__(self) -> int:
         """Computed once: every route looks its pair up, and a mechanism's own hash takes longer than the look."""
         if not self._hash:
-            parts = self.probability, self.mechanism, self.scheme, self.group, self.truncation, self.steps, self.sizes, self.releases
+            parts = tuple(getattr(self, one.name) for one in fields(self) if one.init)
             object.__setattr__(self, "_hash", hash(parts) or 1)
         return self._hash
 

@@ -7,6 +7,8 @@ A release with whole-data pair f(x - m) against f(x) (m: mu of a Gaussian mechan
     Poisson                   P = sum_j Bin(k, q)(j) f(x - j c)             Q = sum_j Bin(k, q)(j) f(x + j c)   replace_one
     truncated Poisson         as Poisson, and where the sample is cut as a fixed size, of which it is public when that happens
     random allocation         P = (1/t) sum_i f(x - m e_i) on R^t            Q = f(x)                            add_remove, zero_out
+    randomly weighted         P = E f(x - s m), s random                    Q = f(x)                            add_remove, zero_out
+    randomly weighted         P = E f(x - s c)                              Q = E f(x + s c)                    replace_one
     shuffled epoch            as whole, which bounds it                                                          zero_out, replace_one
     fixed size                P = sum_j H(j) f(x - 2 j m)                   Q = f(x)                            add_remove
     fixed size                P = (1 - q) f(x) + q f(x - m)                 Q = f(x), the worse direction       replace_one

@@ -6,7 +6,7 @@ from zetadp.accountants.densities import Density, LocationDensity
 from zetadp.accountants.densities.mixtures import Mixture
 from zetadp.accountants.dominating.displaced import Displaced
 from zetadp.accountants.dominating.poisson import LARGEST_SAMPLED_GROUP
-from zetadp.accountants.dominating.shapes import NULL, sampled_group, two
+from zetadp.accountants.dominating.shapes import NULL, moved_one_way, multiples, two
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Pair
 from zetadp.mechanisms.base import Adjacency
@@ -35,12 +35,13 @@ def fixed_size_group(family: Density, leaf: Leaf, move: float) -> Pair | str:
         return Pair(family, Mixture((1.0,), (leaf.group * (2.0 if adjacency is Adjacency.ADD_REMOVE else 1.0) * move,)), NULL)
     weights = hypergeometric(max(leaf.sizes.population, leaf.group), leaf.group, leaf.sizes.sample)
     if adjacency is Adjacency.ADD_REMOVE:
-        return sampled_group(family, weights, 2.0 * move)
+        return moved_one_way(family, weights, multiples(2.0 * move, weights))
     if not isinstance(family, LocationDensity):
         return f"groups with samples of a fixed size under {adjacency.value} aren't supported here for {family.name} noise"
     if leaf.group * move > LARGEST_DISPLACEMENT:
         return Pair(family, Mixture((1.0,), (leaf.group * move,)), NULL)
-    return _displaced(family, sampled_group(family, weights, move if adjacency is Adjacency.REPLACE_ONE else 2.0 * move))
+    each = move if adjacency is Adjacency.REPLACE_ONE else 2.0 * move
+    return _displaced(family, moved_one_way(family, weights, multiples(each, weights)))
 
 
 def _displaced(family: LocationDensity, pair: Pair) -> Pair:

@@ -3,7 +3,7 @@ r"""Poisson samples, of one unit or of a group: mixtures around what nobody of i
 from __future__ import annotations
 
 from zetadp.accountants.densities import Density
-from zetadp.accountants.dominating.shapes import NULL, replaced_group, sampled_group, two
+from zetadp.accountants.dominating.shapes import NULL, moved_both_ways, moved_one_way, multiples, two
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Pair
 from zetadp.mechanisms.base import Adjacency, Mechanism
@@ -19,7 +19,10 @@ def poisson(family: Density, leaf: Leaf, move: float) -> Pair | str:
     if leaf.group > LARGEST_SAMPLED_GROUP:
         return f"a sample with groups of more than {LARGEST_SAMPLED_GROUP} units has too large a mixture"
     if leaf.mechanism.neighbours[0] is not Adjacency.REPLACE_ONE:
-        return Pair(family, two(q, move), NULL) if leaf.group == 1 else sampled_group(family, binomial_weights(leaf.group, q), move)
+        if leaf.group == 1:
+            return Pair(family, two(q, move), NULL)
+        weights = binomial_weights(leaf.group, q)
+        return moved_one_way(family, weights, multiples(move, weights))
     assert isinstance(leaf.mechanism, Mechanism)  # nothing that is only declared is sampled
     c, norm = contribution(leaf.mechanism, family), family.norm
     if c is None:
@@ -27,7 +30,10 @@ def poisson(family: Density, leaf: Leaf, move: float) -> Pair | str:
             f"Poisson sampling under replace_one needs sensitivity.{norm}_contribution, a bound on what one unit alone adds to the query: "
             f"{norm} bounds only the difference of two units, and a sample can leave both out"
         )
-    return Pair(family, two(q, c), two(q, c).mirrored) if leaf.group == 1 else replaced_group(family, binomial_weights(leaf.group, q), c, c)
+    if leaf.group == 1:
+        return Pair(family, two(q, c), two(q, c).mirrored)
+    weights = binomial_weights(leaf.group, q)
+    return moved_both_ways(family, weights, multiples(c, weights), multiples(c, weights))
 
 
 def contribution(mechanism: Mechanism, family: Density) -> float | None:

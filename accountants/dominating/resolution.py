@@ -13,6 +13,7 @@ from zetadp.accountants.dominating.guarantees import amplified, guarantee_reason
 from zetadp.accountants.dominating.poisson import poisson
 from zetadp.accountants.dominating.shapes import NULL, at
 from zetadp.accountants.dominating.truncated import truncated
+from zetadp.accountants.dominating.weighted import weighted
 from zetadp.accountants.leaf import Leaf, Selection, unshuffled
 from zetadp.accountants.pairs import Pair
 from zetadp.mechanisms.base import Adjacency
@@ -116,6 +117,8 @@ def _sampled(family: Density, leaf: Leaf, move: float) -> Pair | str:
         return truncated(family, leaf, move)
     if leaf.scheme == "random_allocation":
         return allocated(family, leaf, move)
+    if leaf.scheme == "randomly_weighted":
+        return weighted(family, leaf, move)
     return fixed_size(family, leaf.probability, move, leaf.mechanism.neighbours[0])
 
 

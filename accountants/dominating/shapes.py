@@ -2,6 +2,8 @@ r"""The shapes that dominating pairs have: one copy, two, and those of a group."
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from zetadp.accountants.densities import Density
 from zetadp.accountants.densities.mixtures import Mixture, moved_up
 from zetadp.accountants.pairs import Pair
@@ -20,15 +22,20 @@ def two(q: float, distance: float) -> Mixture:
     return Mixture((1.0 - q, q), (0.0, distance))
 
 
-def sampled_group(family: Density, weights: list[float], move: float) -> Pair:
-    """sum_j weights[j] f(x - j move) against f(x); every rounding moves mass up, which dominates."""
+def multiples(move: float, weights: Sequence[float]) -> list[float]:
+    """The distances that so many weights have in a group whose units move alike."""
+    return [j * move for j in range(len(weights))]
+
+
+def moved_one_way(family: Density, weights: list[float], distances: Sequence[float]) -> Pair:
+    """sum_j weights[j] f(x - distances[j]) against f(x); distances ascend, and every rounding moves mass up, which dominates."""
     lowest, kept = moved_up(weights)
     # The frame's origin is the lowest component, so that its weight can represent 1 minus the others.
-    return Pair(family, Mixture(kept, tuple(j * move for j in range(len(kept)))), Mixture((1.0,), (0.0 - lowest * move,)))
+    origin = distances[lowest]
+    return Pair(family, Mixture(kept, tuple(distance - origin for distance in distances[lowest:])), at(0.0 - origin))
 
 
-def replaced_group(family: Density, weights: list[float], up: float, down: float) -> Pair:
-    """sum_j weights[j] f(x - j up) against sum_j weights[j] f(x + j down); every rounding moves mass outwards, which dominates."""
+def moved_both_ways(family: Density, weights: list[float], up: Sequence[float], down: Sequence[float]) -> Pair:
+    """sum_j weights[j] f(x - up[j]) against sum_j weights[j] f(x + down[j]); every rounding moves mass outwards, which dominates."""
     lowest, kept = moved_up(weights)
-    moves = range(lowest, len(weights))
-    return Pair(family, Mixture(kept, tuple(j * up for j in moves)), Mixture(kept, tuple(j * down for j in moves)).mirrored)
+    return Pair(family, Mixture(kept, tuple(up[lowest:])), Mixture(kept, tuple(down[lowest:])).mirrored)

@@ -11,14 +11,21 @@ from zetadp.mechanisms.loss import GaussianLoss
 
 def statement(leaf: Leaf) -> tuple[str, str]:
     """(a sampled leaf's pair, where it is proved), for derivations: f is noise of scale 1, m the whole release's distance."""
-    adjacency = leaf.mechanism.neighbours[0]
     if isinstance(leaf.mechanism, LocalRelease) or (is_guarantee(leaf) and not isinstance(leaf.mechanism.privacy_loss(), GaussianLoss)):
         return _kept_statement(leaf)
-    if leaf.scheme in ("random_allocation", "shuffled", "truncated_poisson"):
-        return _bounded_statement(leaf)
-    if leaf.scheme == "fixed_size":
-        return _fixed_size_statement(leaf, adjacency)
-    if adjacency is Adjacency.REPLACE_ONE:
+    match leaf.scheme:
+        case "random_allocation" | "shuffled" | "truncated_poisson":
+            return _bounded_statement(leaf)
+        case "fixed_size":
+            return _fixed_size_statement(leaf, leaf.mechanism.neighbours[0])
+        case "randomly_weighted":
+            return _weighted_statement(leaf), "proofs/pairs.md, row 11"
+        case "poisson":
+            return _poisson_statement(leaf)
+
+
+def _poisson_statement(leaf: Leaf) -> tuple[str, str]:
+    if leaf.mechanism.neighbours[0] is Adjacency.REPLACE_ONE:
         one = "(1 - q) f(x) + q f(x - c) against (1 - q) f(x) + q f(x + c)"
         several = "sum of Bin(k, q)(j) f(x - j c) against sum of Bin(k, q)(j) f(x + j c)"
         return f"{one if leaf.group == 1 else several}, c of what one unit contributes", "proofs/pairs.md"
@@ -47,6 +54,13 @@ def _fixed_size_statement(leaf: Leaf, adjacency: Adjacency) -> tuple[str, str]:
     order = "both orders" if added else "the worse order at every step"
     source = "errata Z12" if added else "Zhu, Dong and Wang 2022, Theorem 11"
     return f"sample of a fixed size: (1 - q) f(x) + q f(x - {distance}) against f(x), {order}", f"{source}; proofs/pairs.md"
+
+
+def _weighted_statement(leaf: Leaf) -> str:
+    who = "a record adds" if leaf.group == 1 else f"{leaf.group} records add"
+    if leaf.mechanism.neighbours[0] is Adjacency.REPLACE_ONE:
+        return f"{who} a random share s of what a unit contributes, c: the mean over s of f(x - s c) against that of f(x + s c)"
+    return f"{who} a random share s: the mean over s of f(x - s m) against f(x), and f(x) against it"
 
 
 def _bounded_statement(leaf: Leaf) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from zetadp.accountants.densities import Density
 from zetadp.accountants.densities.mixtures import SMALLEST_WEIGHT
 from zetadp.accountants.dominating.fixed_size import fixed_size
 from zetadp.accountants.dominating.poisson import poisson
-from zetadp.accountants.dominating.shapes import NULL, replaced_group, sampled_group
+from zetadp.accountants.dominating.shapes import NULL, moved_both_ways, moved_one_way, multiples
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Crowded, Pair
 from zetadp.mechanisms.base import Adjacency
@@ -38,11 +38,11 @@ def _displacing_group(family: Density, leaf: Leaf, move: float, plain: Pair) -> 
     weights = binomial_weights(leaf.group, leaf.probability)
     match leaf.mechanism.neighbours[0]:
         case Adjacency.ADD_REMOVE:
-            return sampled_group(family, weights, 2.0 * move)
+            return moved_one_way(family, weights, multiples(2.0 * move, weights))
         case Adjacency.REPLACE_ONE:
             # Each of the group replaces another record, or is one more where there is still room.
-            distance = max(move, plain.upper.shifts[-1] / leaf.group)
-            return replaced_group(family, weights, distance, distance)
+            distances = multiples(max(move, plain.upper.shifts[-1] / leaf.group), weights)
+            return moved_both_ways(family, weights, distances, distances)
         case Adjacency.ZERO_OUT:
             # Each of the group replaces another record; each of its nulls only takes that one's place.
-            return replaced_group(family, weights, 2.0 * move, move)
+            return moved_both_ways(family, weights, multiples(2.0 * move, weights), multiples(move, weights))

@@ -85,6 +85,8 @@ def _sampling(leaf: Leaf) -> Iterator[str]:
         yield f"every {unit} is in exactly one batch of an epoch, and the number and sizes of batches are public"
     elif leaf.scheme == "random_allocation":
         yield f"every {unit}'s step is drawn uniformly, independently of all others, afresh in every epoch and in secret"
+    elif leaf.scheme == "randomly_weighted":
+        yield f"every {unit}'s share is drawn afresh for every release, independently of all others and of the data, and in secret"
     elif not leaf.is_whole:
         yield _SAMPLED
 

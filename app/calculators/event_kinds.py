@@ -65,6 +65,11 @@ _OF_KIND = {
         "allocation.md",
         ("Chua et al. 2024, arXiv:2412.16802", "Feldman and Shenfeld 2025, arXiv:2502.08202"),
     ),
+    "randomly_weighted": _Known(
+        {"shares": [0.5, 1.0], "probabilities": [0.02, 0.01], "event": RELEASE},
+        "pairs.md",
+        ("Choquette-Choo et al. 2023, arXiv:2310.15526",),
+    ),
     "shuffled": _Known(
         {"steps": 100, "event": _zero_out()},
         "shuffled.md",

@@ -190,8 +190,8 @@ def test_no_noise_is_no_privacy():
         (library.ZCDpEvent(0.1, 0.2), "ZCDpEvent with xi = 0.2"),
         (library.UnsupportedDpEvent(), "UnsupportedDpEvent"),
         (
-            library.MixtureOfGaussiansDpEvent(1.0, [0.0, 1.0, 2.0], [0.8, 0.1, 0.1]),
-            "MixtureOfGaussiansDpEvent with sensitivities other than a single positive",
+            library.MixtureOfGaussiansDpEvent(1.0, [0.0, 1.0, -2.0], [0.8, 0.1, 0.1]),
+            "MixtureOfGaussiansDpEvent with a sensitivity below 0",
         ),
         (
             library.PoissonSampledDpEvent(0.1, library.ComposedDpEvent([library.GaussianDpEvent(1.0), library.LaplaceDpEvent(1.0)])),

@@ -15,6 +15,7 @@ from zetadp.accountants.events import (
     NonPrivate,
     PoissonSampled,
     RandomlyAllocated,
+    RandomlyWeighted,
     Release,
     Repeated,
     RepeatedAndSelected,
@@ -68,19 +69,19 @@ def why_no_epsilon_without_sampling(event: Event) -> str:
     if is_whole(event):
         return "nothing was sampled: every release used all of the data"
     if without_sampling(event) is None:
-        return "samples have a fixed or a largest size, or hold every record once: releases on all of the data don't compare"
+        return "samples have a fixed or largest size, or hold every record once, or shares: releases on all of the data don't compare"
     return "no accountant proves a finite epsilon for the same releases on all of the data"
 
 
 def without_sampling(event: Event) -> Event | None:
-    """The same releases, each on all of the data; None if samples of a fixed or a largest size leave nothing to compare with."""
+    """The same releases, each on all of the data; None if nothing compares with samples as they are drawn."""
     # In a sample of a fixed size one record displaces another, which moves the sum twice as far as in all of the data.
     return None if any(leaf.scheme != "poisson" for leaf in leaves(event)) else _on_all_data(event)
 
 
 def _on_all_data(event: Event) -> Event:
     match event:
-        case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated() | Shuffled():
+        case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated() | Shuffled() | RandomlyWeighted():
             return _on_all_data(event.event)
         case Repeated():
             return Repeated(count=event.count, event=_on_all_data(event.event))

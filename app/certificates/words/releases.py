@@ -14,6 +14,7 @@ from zetadp.accountants.events import (
     NonPrivate,
     PoissonSampled,
     RandomlyAllocated,
+    RandomlyWeighted,
     Release,
     Repeated,
     RepeatedAndSelected,
@@ -22,7 +23,7 @@ from zetadp.accountants.events import (
     TruncatedPoissonSampled,
     releases,
 )
-from zetadp.accountants.leaf import Leaf
+from zetadp.accountants.leaf import Leaf, Weighting
 from zetadp.app.certificates.facts.decimals import exact
 from zetadp.mechanisms import (
     AnyMechanism,
@@ -158,15 +159,16 @@ def sampling_in_words(release: Drawn) -> str:
         return f"each unit in one of {release.release.steps} releases, chosen uniformly"
     if isinstance(release.release, Shuffled):
         return f"each unit in one of the {release.release.steps} batches of a shuffled epoch"
-    if release.leaf.is_whole:
-        return "all of the data"
+    if release.leaf.weighting is not None:
+        return f"each unit independently with a random share of its contribution: {_shares(release.leaf.weighting)}"
     if isinstance(release.release, TruncatedPoissonSampled):
         sampling = release.release
         return (
             f"each unit independently with probability {exact(sampling.probability)}, cut to at most {sampling.largest_batch}, "
             f"of at most {sampling.population_size}"
         )
-    return f"each unit independently with probability {exact(release.leaf.probability)}"
+    drawn = f"each unit independently with probability {exact(release.leaf.probability)}"
+    return "all of the data" if release.leaf.is_whole else drawn
 
 
 def release_phrase(release: Drawn, who: str, canaries: int = 0) -> str:
@@ -205,7 +207,14 @@ def _drawn(release: Drawn, who: str, canaries: int) -> str:
     if isinstance(release.release, TruncatedPoissonSampled):
         cut = f"samples cut to at most {release.release.largest_batch} of at most {release.release.population_size}"
         return f"each {who} drawn with probability {exact(release.release.probability)}, {cut} (counted in units of one {who})"
+    if release.leaf.weighting is not None:
+        return f"each {who} with a random share of its contribution: {_shares(release.leaf.weighting)}"
     return "on all of the data" if release.leaf.is_whole else f"each {who} drawn with probability {exact(release.leaf.probability)}"
+
+
+def _shares(weighting: Weighting) -> str:
+    found = [f"at most {exact(share)} with probability {exact(chance)}" for share, chance in zip(*weighting, strict=True)]
+    return ", ".join((*found, "otherwise none"))
 
 
 def _parts(event: Event, group: int, count: int) -> Iterator[tuple[SingleRelease, int, int]]:
@@ -220,5 +229,13 @@ def _parts(event: Event, group: int, count: int) -> Iterator[tuple[SingleRelease
             yield from _parts(event.event, group * event.size, count)
         case NonPrivate() | RepeatedAndSelected():
             return  # the second is refused, like all that is only declared
-        case Release() | PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated() | Shuffled():
+        case (
+            Release()
+            | PoissonSampled()
+            | TruncatedPoissonSampled()
+            | FixedSizeSampled()
+            | RandomlyAllocated()
+            | Shuffled()
+            | RandomlyWeighted()
+        ):
             yield event, group, count

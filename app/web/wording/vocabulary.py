@@ -32,7 +32,7 @@ VOCABULARY: tuple[tuple[str, str], ...] = (
     (
         "event",
         "what was done to the data: `release`, `poisson_sampled`, `truncated_poisson_sampled`, `fixed_size_sampled`, "
-        "`randomly_allocated`, `shuffled`, `repeated`, `repeated_and_selected`, `composed`, `grouped`; pure data",
+        "`randomly_allocated`, `randomly_weighted`, `shuffled`, `repeated`, `repeated_and_selected`, `composed`, `grouped`; pure data",
     ),
     (
         "declared",

@@ -76,6 +76,8 @@ function eventWords(event) {
       return `${event.steps} steps, one for each batch of a shuffled epoch: ${eventWords(event.event)}`;
     case "fixed_size_sampled":
       return sampleWords(event, ` of ${event.sample_size} units`);
+    case "randomly_weighted":
+      return `${eventWords(event.event)}, to which each unit adds a random share of its contribution`;
     case "randomly_allocated":
       return `${event.steps} steps, each unit in a random one of them: ${eventWords(event.event)}`;
     case "repeated_and_selected":
