@@ -1,14 +1,9 @@
-r"""What was done to the data, as a tree: mechanisms released, samplings, repetitions and compositions. Pure data.
-
-An event says everything that an accountant needs, and its meaning never changes. Accountants see it only through ``leaves``: a flat list of
-(sampled release, count), so none of them walks the tree or counts by itself. ``dominating`` gives a leaf's dominating pair.
-To show people what was released, use ``releases``, where a local release of many coordinates is still one.
-"""
+r"""The kinds of events, and what a tree of them says without being flattened."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -16,23 +11,15 @@ from typing import Annotated, Literal, NamedTuple, Self, TypeAlias, cast, final,
 
 from pydantic import Field, Strict, model_validator
 
-from zetadp.accountants.leaf import Leaf, Selection, Sizes, Truncation, Weighting, by_coordinate, by_record
-from zetadp.accountants.shared_sample import combined
+from zetadp.accountants.leaf import Leaf
 from zetadp.mechanisms import AnyAccounted
-from zetadp.mechanisms.base import Adjacency, Count, Mechanism, PrivacyUnit, Probability, Value
+from zetadp.mechanisms.base import Adjacency, Count, PrivacyUnit, Probability, Value
 from zetadp.mechanisms.declared.runs import AnyRuns
 from zetadp.mechanisms.errors import IncompatibleEvent, InvalidParameter
-from zetadp.mechanisms.local import LocalRelease
 from zetadp.mechanisms.numerics.rounding import rounded_up
 
 MAXIMUM_DEPTH = 64
 """The deepest accepted nesting: real events need 4, and a bound keeps every walk over the tree finite and cheap."""
-
-SMALLEST_PROBABILITY = 1e-50
-"""Products of nested sampling probabilities are rounded up to this."""
-
-LARGEST_COUNT = 10**15
-"""Most releases in one event, over all nested repetitions."""
 
 LARGEST_NUMBER_OF_SHARES = 1000
 """Different shares of a contribution: each is a component of a mixture."""
@@ -90,14 +77,9 @@ class _Composite(Value):
         return cast("Event", self)  # all of its subclasses are
 
     @cached_property
-    def released(self) -> Mapping[Leaf, int]:
-        """``releases`` of this event; cached, since an event never changes."""
-        return _counted(self._event)
-
-    @cached_property
-    def flat(self) -> Mapping[Leaf, int]:
-        """``leaves`` of this event; also cached."""
-        return by_coordinate(self.released, LARGEST_COUNT)
+    def flattened(self) -> dict[str, Mapping[Leaf, int]]:
+        """What ``flattening`` found once: an event never changes."""
+        return {}
 
 
 @final
@@ -321,123 +303,3 @@ def non_private_reason(event: Event) -> str | None:
     if isinstance(event, NonPrivate):
         return event.reason
     return event._shape.non_private_reason if isinstance(event, _Composite) else None  # pyright: ignore[reportPrivateUsage]
-
-
-def leaves(event: Event) -> Mapping[Leaf, int]:
-    """``releases`` with exactly composing parts split up: everything that accountants see.
-
-    A local release of n coordinates with independent noise, of all records, is n releases of one coordinate (proofs/pairs.md, row 7), and
-    is listed as such unless there would be more than 10^15 of them: then it stays whole, which is looser.
-
-    Raises:
-      InvalidParameter: as ``releases``.
-    """
-    return event.flat if isinstance(event, _Composite) else by_coordinate(_counted(event), LARGEST_COUNT)
-
-
-def releases(event: Event) -> Mapping[Leaf, int]:
-    """The event as a multiset of sampled releases, in order of first appearance; equal ones are counted together.
-
-    Sampling of a composition isn't a composition of samplings: the sample is shared, and its releases are one release (``combined``).
-
-    Raises:
-      InvalidParameter: a sampling over another kind of sampling, a group, or releases that aren't all Gaussian or all Laplace noise; more
-        than 10^15 releases, or a group of more than 10^6.
-    """
-    return event.released if isinstance(event, _Composite) else _counted(event)
-
-
-def _counted(event: Event, group: int = 1) -> dict[Leaf, int]:
-    found: dict[Leaf, int] = {}
-    for leaf, count in _walk(event, group, 1):
-        found[leaf] = found.get(leaf, 0) + count
-        if found[leaf] > LARGEST_COUNT:
-            raise InvalidParameter("event", f"at most {LARGEST_COUNT:.0e} releases in total", f"{found[leaf]:.3e}")
-    return found
-
-
-def _walk(event: Event, group: int, count: int) -> Iterator[tuple[Leaf, int]]:
-    match event:
-        case Release():
-            yield from by_record(Leaf(1.0, event.mechanism, group=group), count)
-        case Repeated():
-            yield from _walk(event.event, group, count * event.count)
-        case Composed():
-            for part in event.events:
-                yield from _walk(part, group, count)
-        case (
-            PoissonSampled(probability=1.0)
-            | RandomlyAllocated(steps=1)
-            | Shuffled(steps=1)
-            | RandomlyWeighted(shares=(1.0,), probabilities=(1.0,))
-        ):
-            yield from _walk(event.event, group, count)
-        case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated() | Shuffled() | RandomlyWeighted():
-            yield from by_record(_sampled(event, group), count)
-        case Grouped():
-            if group * event.size > LARGEST_GROUP:
-                raise InvalidParameter("event", f"groups of at most {LARGEST_GROUP} units in total", group * event.size)
-            yield from _walk(event.event, group * event.size, count)
-        case RepeatedAndSelected():
-            # A group's guarantee for the best of K runs follows from its guarantee for one run.
-            if base := tuple(by_coordinate(_counted(event.event, group), LARGEST_COUNT).items()):
-                yield Leaf(1.0, Selection(event.runs, base)), count
-        case NonPrivate():
-            return
-
-
-def _sampled(event: Sampled, group: int) -> Leaf:
-    """The one leaf of a sampling: nested Poisson samplings multiply, and releases of one sample are one release of it."""
-    in_steps = isinstance(event, RandomlyAllocated | Shuffled)
-    probability, part = rounded_up(Fraction(1, event.steps)) if in_steps else event.probability, event.event
-    while True:
-        match part:
-            case PoissonSampled() if isinstance(event, PoissonSampled):
-                # At least the smallest, as 64 nested samplings would underflow: a larger probability is never more private.
-                probability = max(rounded_up(Fraction(probability) * Fraction(part.probability)), SMALLEST_PROBABILITY)
-                part = part.event
-            case Repeated(count=1):
-                part = part.event
-            case Composed(events=(only,)):
-                part = only
-            case _:
-                break
-    one = (part.mechanism, 1) if isinstance(part, Release) else None
-    mechanism, releases = one or combined(event.kind, _of_sample(event.kind, part, 1))
-    if in_steps:
-        if isinstance(mechanism, LocalRelease):
-            return Leaf(1.0, mechanism, group=group)  # made once for each record, in whatever step
-        scheme = "shuffled" if isinstance(event, Shuffled) else "random_allocation"
-        return Leaf(probability, mechanism, scheme, group, steps=event.steps, releases=releases)
-    if isinstance(event, RandomlyWeighted):
-        if isinstance(mechanism, LocalRelease) or not isinstance(mechanism, Mechanism):
-            raise InvalidParameter("randomly_weighted.event", "noise that is added to what all records contribute", mechanism.kind)
-        weighting = Weighting(event.shares, event.probabilities)
-        return Leaf(probability, mechanism, "randomly_weighted", group, releases=releases, weighting=weighting)
-    if isinstance(event, TruncatedPoissonSampled):
-        cut = Truncation(event.largest_batch, event.population_size)
-        return Leaf(probability, mechanism, "truncated_poisson", group, cut, releases=releases)
-    if isinstance(event, PoissonSampled):
-        return Leaf(probability, mechanism, "poisson", group, releases=releases)
-    sizes = None if group == 1 else Sizes(event.sample_size, event.population_size)
-    return Leaf(probability, mechanism, "fixed_size", group, sizes=sizes, releases=releases)
-
-
-def _of_sample(kind: str, event: Event, count: int) -> Iterator[tuple[AnyAccounted, int]]:
-    """The releases of one sample of this kind."""
-    match event:
-        case Release():
-            yield event.mechanism, count
-        case Repeated():
-            yield from _of_sample(kind, event.event, count * event.count)
-        case Composed():
-            for part in event.events:
-                yield from _of_sample(kind, part, count)
-        case _:
-            known = {
-                "grouped": "not grouped (records are sampled; put grouped around the sampling)",
-                "repeated_and_selected": "not the best of several runs (all of them would share the sample)",
-                "non_private": "releases",
-            }
-            expected = known.get(event.kind, "not sampled in another way (two kinds of sampling can't be combined)")
-            raise InvalidParameter(f"{kind}.event", expected, event.kind)
