@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import final
 
 from zetadp.accountants.allocation.groups import lower_parts
+from zetadp.accountants.allocation.replaced import ReplacedProfile, removed_parts
 from zetadp.accountants.between import BetweenProfile, EndsOf
 from zetadp.accountants.dominating import unsupported_reason
 from zetadp.accountants.events import Event, leaves, non_private_reason
@@ -58,8 +59,15 @@ class Accountant(ABC):
         if not less:
             return self._profile(parts)
         return BetweenProfile(
-            self._profile(parts), lambda: [EndsOf(self._profile(one)) for one in less if self.unsupported_parts(one) is None]
+            self._above(parts), lambda: [EndsOf(self._profile(one)) for one in less if self.unsupported_parts(one) is None]
         )
+
+    def _above(self, parts: Mapping[Leaf, int]) -> PrivacyProfile:
+        """The profile of pairs that are bounds; for allocations in which a unit is replaced, the better one of two."""
+        removed = removed_parts(parts)
+        if removed is None or self.unsupported_parts(removed) is not None:
+            return self._profile(parts)
+        return ReplacedProfile(self._profile(parts), self._profile(removed))
 
     def of_selection(self, parts: Mapping[Leaf, int], chosen: Selection) -> PrivacyProfile:
         """The profile of leaves that are one selection and nothing else, by this accountant's profile of its base."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
+from zetadp.accountants.allocation.replaced import at_nothing, distances, is_replaced
 from zetadp.accountants.leaf import Leaf
 from zetadp.mechanisms import GdpGuarantee
 from zetadp.mechanisms.loss import GaussianLoss
@@ -44,11 +45,11 @@ def _partitions(size: int, largest: int) -> Iterator[tuple[int, ...]]:
 
 
 def lower_parts(parts: Mapping[Leaf, int]) -> tuple[Mapping[Leaf, int], ...]:
-    """Compositions that lose no more than these leaves, of which each is the same but for groups in random allocations; none without such.
+    """Compositions that lose no more than these leaves, each the same but for groups, or replaced units, in random allocations, if any.
 
     One record of the group alone, and, for Gaussian noise, the sum of an epoch's outputs.
     """
-    if not any(_is_grouped(leaf) for leaf in parts):
+    if not any(_is_bounded(leaf) for leaf in parts):
         return ()
     return tuple(_replaced(parts, of_sum=of_sum) for of_sum in (False, True))
 
@@ -56,18 +57,21 @@ def lower_parts(parts: Mapping[Leaf, int]) -> tuple[Mapping[Leaf, int], ...]:
 def _replaced(parts: Mapping[Leaf, int], *, of_sum: bool) -> Mapping[Leaf, int]:
     found: Counter[Leaf] = Counter()
     for leaf, count in parts.items():
-        found[_less(leaf, of_sum=of_sum) if _is_grouped(leaf) else leaf] += count
+        found[_less(leaf, of_sum=of_sum) if _is_bounded(leaf) else leaf] += count
     return found
 
 
-def _is_grouped(leaf: Leaf) -> bool:
-    return leaf.scheme == "random_allocation" and leaf.group > 1
+def _is_bounded(leaf: Leaf) -> bool:
+    return leaf.scheme == "random_allocation" and (leaf.group > 1 or is_replaced(leaf))
 
 
 def _less(leaf: Leaf, *, of_sum: bool) -> Leaf:
-    loss = leaf.mechanism.privacy_loss()
+    loss, known = leaf.mechanism.privacy_loss(), distances(leaf)
+    apart, alone = (loss.distance, loss.distance) if known is None else known
     if not (of_sum and isinstance(loss, GaussianLoss)):
-        return replace(leaf, group=1)
+        one = replace(leaf, group=1)
+        # One unit at nothing, and another one as far from it as both bounds allow.
+        return at_nothing(one, min(apart, alone)) if is_replaced(leaf) else one
     adjacency, unit = leaf.mechanism.neighbours
-    mu = leaf.group * loss.mu / math.sqrt(leaf.steps) * _SHORTER
+    mu = leaf.group * min(apart, 2.0 * alone) / math.sqrt(leaf.steps) * _SHORTER
     return Leaf(1.0, GdpGuarantee(mu=mu, adjacency=adjacency, unit=unit))

@@ -9,6 +9,7 @@ A release with whole-data pair f(x - m) against f(x) (m: mu of a Gaussian mechan
     random allocation         P = (1/t) sum_i f(x - m e_i) on R^t            Q = f(x)                            add_remove, zero_out
     randomly weighted         P = E f(x - s m), s random                    Q = f(x)                            add_remove, zero_out
     randomly weighted         P = E f(x - s c)                              Q = E f(x + s c)                    replace_one
+    random allocation         as whole, which bounds it; or as removing and adding (allocation/replaced.py)           replace_one
     shuffled epoch            as whole, which bounds it                                                          zero_out, replace_one
     fixed size                P = sum_j H(j) f(x - 2 j m)                   Q = f(x)                            add_remove
     fixed size                P = (1 - q) f(x) + q f(x - m)                 Q = f(x), the worse direction       replace_one

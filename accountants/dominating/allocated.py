@@ -12,12 +12,15 @@ from zetadp.accountants.dominating.shapes import NULL, at
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Pair
 from zetadp.mechanisms.base import Adjacency
+from zetadp.mechanisms.loss import GaussianLoss, LaplaceLoss
 
 
 def allocated(family: Density, leaf: Leaf, move: float) -> Pair | str:
-    """A mean over the steps, or over blocks of them."""
+    """A mean over the steps, or over blocks of them; where a unit is replaced, one whole release: proofs/allocation.md, (R1)."""
     if leaf.mechanism.neighbours[0] is Adjacency.REPLACE_ONE:
-        return "random allocation under replace_one has no dominating pair that is proved here: a whole release of each epoch bounds it"
+        if not isinstance(leaf.mechanism.privacy_loss(), GaussianLoss | LaplaceLoss):
+            return "random allocation under replace_one has no dominating pair that is proved here, but for Gaussian and Laplace noise"
+        return Pair(family, at(leaf.group * move), NULL)
     if leaf.group > LARGEST_ALLOCATED_GROUP:
         return (
             f"groups of more than {LARGEST_ALLOCATED_GROUP} with random allocation aren't supported here: a whole release bounds each epoch"

@@ -68,6 +68,8 @@ def _bounded_statement(leaf: Leaf) -> tuple[str, str]:
         return f"each record in one of {leaf.steps} batches of a shuffled epoch: as one whole release, not amplified", "proofs/shuffled.md"
     if leaf.scheme == "random_allocation":
         text = f"each record in one of {leaf.steps} releases: the mean over i of f(x - m e_i) against f(x), and f(x) against it"
+        if leaf.mechanism.neighbours[0] is Adjacency.REPLACE_ONE:
+            return f"each record in one of {leaf.steps} releases: as one whole release of the epoch at most", "proofs/allocation.md, (R1)"
         if leaf.group > 1:
             text = f"each of {leaf.group} records in one of {leaf.steps} releases: bounded by the mean over blocks of so many of them"
         return text, "proofs/allocation.md"

@@ -10,7 +10,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 from scipy import integrate, special
 
-from tests.accountants.events import gaussian, laplace, replace_one_gaussian
+from tests.accountants.events import gaussian, laplace
 from tests.accountants.test_dominating import both_orders, noise_density
 from tests.mechanisms.local import local_gaussian
 from tests.selection import thinned
@@ -27,7 +27,7 @@ from zetadp.accountants.grids.hockey_stick import calls
 from zetadp.accountants.grids.layers import Plan
 from zetadp.accountants.grids.layout import Estimates
 from zetadp.accountants.pairs import Pair
-from zetadp.mechanisms import InvalidParameter, UnsupportedEvent
+from zetadp.mechanisms import GdpGuarantee, InvalidParameter, UnsupportedEvent
 
 EVENT = TypeAdapter(Event)
 EPSILONS = np.array([0.0, 0.1, 0.5, 1.0, 2.0])
@@ -294,10 +294,10 @@ def test_one_step_and_local_releases_are_whole():
 @pytest.mark.parametrize(
     ("event", "text"),
     [
-        (allocated(10, replace_one_gaussian(1.0)), "replace_one"),
+        (allocated(10, Release(mechanism=GdpGuarantee(mu=1.0, adjacency="replace_one", unit="record"))), "replace_one"),
         (Grouped(size=21, unit="person", event=allocated(10, gaussian(1.0))), "groups of more than 20 with random allocation"),
     ],
-    ids=["replaced", "group"],
+    ids=["declared", "group"],
 )
 def test_what_is_not_proved_is_refused_with_the_reason(event, text):
     with pytest.raises(UnsupportedEvent, match=text):

@@ -248,7 +248,7 @@ def test_numbers_out_of_range_are_named(event, text):
         ),
         (
             Grouped(size=2, unit="user", event=PoissonSampled(probability=0.1, event=replace_one_gaussian(1.0))),
-            "a group with Poisson samples under replace_one",
+            "a group with Poisson samples, or random shares, under replace_one",
         ),
     ],
     ids=["fixed size", "laplace", "replaced"],

@@ -1,0 +1,136 @@
+"""Random allocation under replace_one: attacks by small data sets, what bounds it, and what it is made of."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+
+import mpmath
+import numpy as np
+import pytest
+
+from tests.accountants.events import gaussian
+from zetadp.accountants import Composed, Grouped, PoissonSampled, RandomlyAllocated, Release, Repeated, profile
+from zetadp.accountants.calibration import NoiseScale, Target, solve
+from zetadp.accountants.routes.auto import AutoAccountant
+from zetadp.mechanisms import Gaussian, Laplace, Sensitivity
+
+LINE = np.linspace(-11.0, 11.0, 331)
+
+
+def noise(scale=1.0, kind="gaussian", adjacency="replace_one", *, contribution=True):
+    norm = "l2" if kind == "gaussian" else "l1"
+    bounds = {norm: 1.0 if adjacency != "replace_one" else 2.0}
+    if adjacency == "replace_one" and contribution:
+        bounds[f"{norm}_contribution"] = 1.0
+    sensitivity = Sensitivity(adjacency=adjacency, unit="record", **bounds)
+    return Release(
+        mechanism=(Gaussian(std=scale, sensitivity=sensitivity) if kind == "gaussian" else Laplace(scale=scale, sensitivity=sensitivity))
+    )
+
+
+def allocated(steps, event, count=1):
+    return Repeated(count=count, event=RandomlyAllocated(steps=steps, event=event))
+
+
+def law(values, scale, kind):
+    """Densities on two steps' outputs; ``values``: every pair of what a unit adds to the first step and to the second."""
+    one = (lambda x: np.exp(-0.5 * x * x)) if kind == "gaussian" else (lambda x: np.exp(-np.abs(x)))
+    grid = [one((LINE - v) / scale) for v in np.unique([v for pair in values for v in pair])]
+    known = dict(zip(np.unique([v for pair in values for v in pair]).tolist(), [g / g.sum() for g in grid], strict=True))
+    return sum(np.multiply.outer(known[a], known[b]) for a, b in values) / len(values)
+
+
+def outcomes(records):
+    """What records at two steps' values add, over all of their allocations: (first step's value, second step's)."""
+    for places in itertools.product((0, 1), repeat=len(records)):
+        yield tuple(sum(record[step] for record, place in zip(records, places, strict=True) if place == step) for step in (0, 1))
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "laplace"])
+@pytest.mark.parametrize("size", [1, 2])
+def test_no_data_set_of_two_steps_exceeds_the_upper_end(kind, size):
+    draw = random.Random(7 + size)
+    scale = 1.5
+    event = allocated(2, noise(scale, kind))
+    found = profile(event if size == 1 else Grouped(size=size, unit="user", event=event))
+    allowed = {epsilon: found.delta(epsilon).upper for epsilon in (0.0, 0.3, 1.0, 2.0)}
+    for _ in range(6):
+        ends = [(1.0, 1.0), (1.0, -1.0), (draw.uniform(-1, 1), 1.0)]
+        unit = [draw.choice(ends) for _ in range(size)]
+        other = [draw.choice([(-1.0, -1.0), (0.0, 0.0), (draw.uniform(-1, 1), -1.0)]) for _ in range(size)]
+        first, second = (law(list(outcomes(one)), scale, kind) for one in (unit, other))
+        for epsilon, upper in allowed.items():
+            for a, b in ((first, second), (second, first)):
+                assert np.maximum(a - math.exp(epsilon) * b, 0.0).sum() <= upper * (1.0 + 1e-3) + 1e-6  # the grid's own error
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.5])
+def test_two_steps_against_a_unit_at_nothing_are_within_the_bracket(epsilon):
+    # E[((X_1 + X_2) / 2 - g)_+] for the ratios X of N(m, 1) to N(0, 1), to 30 digits.
+    m, g = 0.8, mpmath.exp(epsilon)
+    with mpmath.workdps(30):
+
+        def call(level):
+            if level <= 0:
+                return 1 - level
+            d = -mpmath.log(level) / m + mpmath.mpf(m) / 2
+            return mpmath.ncdf(d) - level * mpmath.ncdf(d - m)
+
+        kink = (mpmath.log(2 * g) + mpmath.mpf(m) ** 2 / 2) / m
+        attained = mpmath.quad(
+            lambda z: mpmath.npdf(z) * call(2 * g - mpmath.exp(m * z - mpmath.mpf(m) ** 2 / 2)) / 2, [-20, -4, 0, kink, kink + 3, 20]
+        )
+    found = profile(allocated(2, noise(1.0 / m))).delta(epsilon)
+    assert found.lower <= found.upper
+    assert found.lower >= float(attained) * (1.0 - 1e-3)  # what is attained isn't given away
+    assert found.upper >= float(attained)
+
+
+def test_many_epochs_cost_much_less_than_whole_releases_and_at_most_about_twice_what_is_attained():
+    found = profile(allocated(100, noise(1.0), 20)).epsilon(1e-5)
+    whole = profile(Repeated(count=20, event=noise(1.0))).epsilon(1e-5)
+    assert found.upper < 0.3 * whole.lower
+    assert 0.0 < found.lower < found.upper < 2.5 * found.lower
+
+
+def test_the_upper_end_is_that_of_removing_and_adding():
+    found, removed = profile(allocated(10, noise(2.0))), profile(allocated(10, noise(2.0, adjacency="zero_out")))
+    first = removed.epsilon(0.5e-5).upper
+    assert found.epsilon(1e-5).upper == pytest.approx(first + removed.epsilon(0.5e-5 * math.exp(-first)).upper, rel=1e-6)
+    for epsilon in (0.5, 2.0):
+        best = min(removed.delta(a).upper + math.exp(a) * removed.delta(epsilon - a).upper for a in np.linspace(0.0, epsilon, 9))
+        assert found.delta(epsilon).upper <= best * 1.05
+    assert found.delta(found.epsilon(1e-5).upper).upper <= 1.02e-5
+
+
+def test_without_a_stated_contribution_one_whole_release_bounds_an_epoch():
+    event = noise(1.0, contribution=False)
+    found, whole = profile(allocated(50, event, 3)).epsilon(1e-5), profile(Repeated(count=3, event=event)).epsilon(1e-5)
+    assert found.upper == pytest.approx(whole.upper, rel=1e-6)
+    assert 0.0 < found.lower < found.upper
+
+
+def test_it_never_costs_more_than_one_whole_release_an_epoch():
+    for scale in (0.5, 5.0):
+        found, whole = (profile(one).epsilon(1e-5) for one in (allocated(3, noise(scale)), noise(scale)))
+        assert found.lower <= found.upper <= whole.upper * (1.0 + 1e-6)
+
+
+def test_it_composes_with_other_releases():
+    others = (PoissonSampled(probability=0.01, event=noise(1.0)), noise(5.0))
+    found = profile(Composed(events=(allocated(100, noise(2.0), 5), *others))).epsilon(1e-5)
+    assert profile(Composed(events=others)).epsilon(1e-5).lower * (1.0 - 1e-6) <= found.lower <= found.upper
+    declared = profile(Composed(events=(allocated(100, noise(2.0), 5), gaussian(5.0, adjacency="replace_one")))).epsilon(1e-5)
+    whole = profile(Composed(events=(Repeated(count=5, event=noise(2.0)), gaussian(5.0, adjacency="replace_one")))).epsilon(1e-5)
+    assert declared.upper == pytest.approx(whole.upper, rel=1e-5)
+
+
+def test_the_derivation_names_what_it_rests_on():
+    assert profile(allocated(20, noise(1.0), 3)).derivation()[-1].source == "proofs/allocation.md, (R2)"
+
+
+def test_noise_is_calibrated():
+    found = solve(allocated(20, noise(1.0), 3), NoiseScale(), Target(epsilon=2.0, delta=1e-5), AutoAccountant())
+    assert 1.9 < profile(found.event).epsilon(1e-5).upper <= 2.0
