@@ -12,7 +12,7 @@ from tests.accountants.events import complex_gaussian, gaussian, laplace, traini
 from tests.accountants.two_point_truth import response
 from tests.remembered import accounted_once
 from tests.selection import chosen
-from zetadp.accountants import ACCOUNTANTS, Composed, NonPrivate, PoissonSampled, Release, Repeated
+from zetadp.accountants import ACCOUNTANTS, Composed, NonPrivate, PoissonSampled, RandomlyWeighted, Release, Repeated
 from zetadp.accountants.calibration.scaling import scaled
 from zetadp.mechanisms import ComplexGaussian, InvalidParameter, NumericalFloor, Sensitivity
 
@@ -23,6 +23,7 @@ EVENTS = {
     "training": training(0.02, 0.9, 200),
     "response": Repeated(count=20, event=response(0.2)),
     "sampled response": Repeated(count=40, event=PoissonSampled(probability=0.5, event=response(0.3, dimension=4))),
+    "shares": Repeated(count=20, event=RandomlyWeighted(shares=(0.4, 1.0), probabilities=(0.05, 0.02), event=gaussian(1.2))),
     "mixture": Composed(events=(gaussian(3.0), laplace(5.0), training(0.1, 2.0, 20))),
 }
 CASES = [
