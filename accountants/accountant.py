@@ -7,15 +7,16 @@ from collections.abc import Mapping
 from typing import final
 
 from zetadp.accountants.allocation.groups import lower_parts
-from zetadp.accountants.allocation.replaced import ReplacedProfile, removed_parts
+from zetadp.accountants.allocation.replaced import ReplacedProfile, is_replaced, removed_parts, whole_parts
 from zetadp.accountants.between import BetweenProfile, EndsOf
-from zetadp.accountants.dominating import unsupported_reason
+from zetadp.accountants.dominating import statement, unsupported_reason
 from zetadp.accountants.events import Event, leaves, non_private_reason
 from zetadp.accountants.failing import FailingProfile, split
 from zetadp.accountants.leaf import Leaf, Selection, unfolded, unshuffled
 from zetadp.accountants.profile import NonPrivateProfile, PrivacyProfile
 from zetadp.accountants.selected.best_run import SelectedProfile, alone
 from zetadp.accountants.shuffled.ends import derivation, lower_ends
+from zetadp.mechanisms.base import Step
 from zetadp.mechanisms.errors import UnsupportedEvent
 
 
@@ -58,16 +59,22 @@ class Accountant(ABC):
         less = lower_parts(parts)
         if not less:
             return self._profile(parts)
+        steps = tuple(
+            Step(symbol="steps", value=float(leaf.steps), formula=formula, source=source)
+            for leaf in parts
+            if is_replaced(leaf)
+            for formula, source in (statement(leaf),)
+        )
         return BetweenProfile(
-            self._above(parts), lambda: [EndsOf(self._profile(one)) for one in less if self.unsupported_parts(one) is None]
+            self._above(parts), lambda: [EndsOf(self._profile(one)) for one in less if self.unsupported_parts(one) is None], steps
         )
 
     def _above(self, parts: Mapping[Leaf, int]) -> PrivacyProfile:
         """The profile of pairs that are bounds; for allocations in which a unit is replaced, the better one of two."""
-        removed = removed_parts(parts)
+        whole, removed = self._profile(whole_parts(parts)), removed_parts(parts)
         if removed is None or self.unsupported_parts(removed) is not None:
-            return self._profile(parts)
-        return ReplacedProfile(self._profile(parts), self._profile(removed))
+            return whole
+        return ReplacedProfile(whole, self._profile(removed))
 
     def of_selection(self, parts: Mapping[Leaf, int], chosen: Selection) -> PrivacyProfile:
         """The profile of leaves that are one selection and nothing else, by this accountant's profile of its base."""

@@ -49,6 +49,17 @@ def at_nothing(leaf: Leaf, distance: float) -> Leaf:
     return replace(leaf, mechanism=Laplace(scale=1.0, sensitivity=Sensitivity(l1=distance, adjacency=Adjacency.ZERO_OUT, unit=unit)))
 
 
+def whole_parts(parts: Mapping[Leaf, int]) -> Mapping[Leaf, int]:
+    """The leaves with one whole release in the place of every epoch of replaced allocations. (R1)"""
+    if not any(is_replaced(leaf) for leaf in parts):
+        return parts
+    found: dict[Leaf, int] = {}
+    for leaf, count in parts.items():
+        whole = replace(leaf, probability=1.0, scheme="poisson", steps=1) if is_replaced(leaf) else leaf
+        found[whole] = found.get(whole, 0) + count
+    return found
+
+
 def removed_parts(parts: Mapping[Leaf, int]) -> Mapping[Leaf, int] | None:
     """The same composition with nothing in one unit's place; None without replaced allocations, or where a part states no contribution."""
     if not any(is_replaced(leaf) for leaf in parts):
