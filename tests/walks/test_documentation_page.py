@@ -9,6 +9,8 @@ import pytest
 from tests.walks.pages import PHONE, Complaints
 from tests.walks.test_pages import SERIOUS
 
+pytestmark = pytest.mark.slow
+
 NAMED = ("/v1/profiles", "/v1/calibrations", "/v1/compare/complex_gaussian", "/v1/jobs")
 
 
@@ -22,7 +24,6 @@ def drawn(context: Any, address: str, path: str, ready: str) -> Any:
     return page
 
 
-@pytest.mark.slow  # it writes out the whole description, which takes a browser ten seconds
 def test_every_calculator_can_be_tried(chromium: Any, address: str) -> None:
     context = chromium.new_context()
     page = drawn(context, address, "/docs", ".opblock")
@@ -32,7 +33,6 @@ def test_every_calculator_can_be_tried(chromium: Any, address: str) -> None:
     context.close()
 
 
-@pytest.mark.slow
 def test_every_path_can_be_read_and_none_is_written_out_without_end(chromium: Any, address: str) -> None:
     context = chromium.new_context()
     page = drawn(context, address, "/redoc", ".api-content")
@@ -54,7 +54,6 @@ def test_a_service_that_doesnt_answer_is_said_not_to(chromium: Any, address: str
     context.close()
 
 
-@pytest.mark.slow  # of pages that Swagger and Redoc draw
 @pytest.mark.parametrize(("path", "ready"), [("/docs", ".opblock"), ("/redoc", ".api-content")])
 def test_axe_finds_nothing_serious_that_is_ours(path: str, ready: str, chromium: Any, address: str) -> None:
     from axe_playwright_python.sync_playwright import Axe

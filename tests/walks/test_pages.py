@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.selection import chosen, thinned
+from tests.selection import chosen
 from tests.walks.pages import DESK, PHONE, Complaints
 from zetadp.app.calculators import catalogue
 from zetadp.app.web.live_forms import COMPARISONS
@@ -38,12 +38,8 @@ ONE_OF_EACH_KIND = (
     "/conversions",
     *WITHOUT_KEY,
 )
-AXE = [
-    pytest.param(path, scheme)
-    for place, path in enumerate((*ONE_OF_EACH_KIND, ASKING[2], UNKNOWN))
-    for scheme in (("light", "dark"), ("dark", "light"))[place % 2]
-]
-"""Each page in both schemes, of which one comes first: that of every other page."""
+MAIN = ("/", "/calculators/training", "/calculators/complex_gaussian", "/certificates")
+"""What most people see, one of each kind of page; the others are made of the same parts."""
 SERIOUS = ("serious", "critical")
 """Of what others draw: the handbook's theme, the API's description."""
 
@@ -93,7 +89,8 @@ def test_a_page_loads_whole_and_nothing_complains(path: str, opened: Any, addres
     assert page.locator("h1").count() == 1
 
 
-@pytest.mark.parametrize(("path", "scheme"), thinned(AXE, every=12))
+@pytest.mark.parametrize("scheme", chosen(["light", "dark"], ["light"]))
+@pytest.mark.parametrize("path", chosen([*ONE_OF_EACH_KIND, ASKING[2], UNKNOWN], MAIN))
 def test_axe_finds_nothing(path: str, scheme: str, chromium: Any, address: str) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
@@ -106,7 +103,7 @@ def test_axe_finds_nothing(path: str, scheme: str, chromium: Any, address: str) 
     assert [(one["id"], one["nodes"][0]["html"][:120]) for one in found] == []
 
 
-@pytest.mark.parametrize("path", [*chosen(PATHS, ONE_OF_EACH_KIND), UNKNOWN])
+@pytest.mark.parametrize("path", chosen([*PATHS, UNKNOWN], MAIN))
 def test_nothing_is_wider_than_a_phone(path: str, opened: Any) -> None:
     page = opened[0](path, PHONE)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
@@ -137,6 +134,7 @@ FIRST_SCREEN = 800
 MOST_WORDS = 120
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path",
     chosen([f"/calculators/{one.kind}" for one in catalogue.list_mechanisms()] + ["/calculators/training"], ["/calculators/training"]),
@@ -148,6 +146,7 @@ def test_a_calculators_first_screen_takes_few_words(path: str, opened: Any) -> N
     assert 40 < page.evaluate(IN_VIEW) <= MOST_WORDS
 
 
+@pytest.mark.slow
 def test_the_first_page_answers_and_hands_its_numbers_on(opened: Any) -> None:
     open_, complaints = opened
     page = open_("/")
@@ -173,6 +172,7 @@ def typed(page: Any, selector: str, text: str) -> None:
     settle(page)
 
 
+@pytest.mark.slow
 def test_noise_gives_a_guarantee_and_that_guarantee_the_noise_back(opened: Any) -> None:
     page = opened[0]("/calculators/gaussian?std=2")
     assert headline(page) == "epsilon at most 1.994 at delta 0.00001"
@@ -182,6 +182,7 @@ def test_noise_gives_a_guarantee_and_that_guarantee_the_noise_back(opened: Any) 
     assert 1.999 <= float(headline(page).split(" ")[1].rstrip(",")) <= 2.0
 
 
+@pytest.mark.slow
 def test_what_can_void_epsilon_is_named_beside_it_and_what_it_means_is_in_the_services_own_sentences(opened: Any) -> None:
     open_, _ = opened
     page = open_("/calculators/gaussian?std=2")
@@ -240,6 +241,7 @@ ABSURD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", chosen(ABSURD, ["markup"]))
 def test_what_is_wrong_stands_beside_its_field_and_the_last_answer_stays(what: str, opened: Any) -> None:
     text, message = ABSURD[what]

@@ -12,6 +12,8 @@ from tests.selection import chosen
 from tests.walks.pages import Complaints
 from tests.walks.test_pages import headline, moved, settle, typed
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def opened(reused: tuple[Any, Complaints], address: str) -> tuple[Callable[..., Any], Complaints]:

@@ -14,6 +14,8 @@ from tests.walks.pages import Complaints
 from tests.walks.test_pages import settle
 from zetadp.app.calculators import catalogue
 
+pytestmark = pytest.mark.slow
+
 ABSURD = {
     "letters": "abc",
     "blank": "   ",

@@ -52,6 +52,7 @@ def test_published_stands_beside_proven_and_says_that_it_promises_too_much(opene
     assert published(page, "Z2", "mu of one release") != found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["guarantee", "noise"])
 def test_noise_of_real_and_imaginary_parts_is_asked_by_a_link_that_names_them_alone(mode: str, opened: Any) -> None:
     page = opened[0](f"/calculators/complex_gaussian?std_real=1&std_imag=2&mode={mode}")
@@ -68,6 +69,7 @@ def test_noise_of_real_and_imaginary_parts_is_asked_by_a_link_that_names_them_al
     assert "in the ratio that you entered" in page.inner_text("#sentences")
 
 
+@pytest.mark.slow
 def test_a_mechanisms_own_epsilon_is_not_called_the_guarantees(opened: Any) -> None:
     page = opened[0]("/calculators/duchi_linf?mode=noise")
     assert headline(page) == "pure epsilon per record 1.00001, for epsilon 1 at delta 0.00001"
@@ -81,6 +83,7 @@ def test_the_classic_formula_is_compared_at_the_epsilon_that_is_asked_for(opened
     assert published(page, "P11", "noise multiplier")[2] == "looser than needed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", thinned(sorted(COMPARISONS), every=8))
 def test_every_comparison_answers_at_the_first_values(name: str, opened: Any) -> None:
     open_, complaints = opened
@@ -91,6 +94,7 @@ def test_every_comparison_answers_at_the_first_values(name: str, opened: Any) ->
     assert complaints.lines == []
 
 
+@pytest.mark.slow
 def test_samples_can_be_told_by_their_size_and_solved_for(opened: Any) -> None:
     page = opened[0]("/calculators/training")
     by_probability = headline(page)
@@ -117,7 +121,7 @@ SAMPLINGS = {
 }
 
 
-@pytest.mark.parametrize("query", SAMPLINGS)
+@pytest.mark.parametrize("query", thinned(SAMPLINGS, every=3))
 def test_a_form_answers_what_the_api_answers_of_the_event_it_makes(query: str, opened: Any, address: str) -> None:
     page = opened[0](f"/calculators/gaussian?std=4&{query}")
     answer = httpx2.post(f"{address}/v1/profiles", json={"event": SAMPLINGS[query], "deltas": [1e-5]}, timeout=100).json()
@@ -130,6 +134,7 @@ def test_a_form_answers_what_the_api_answers_of_the_event_it_makes(query: str, o
     assert float(headline(page).split(" ")[3]) == shown
 
 
+@pytest.mark.slow
 def test_what_random_allocation_asks_for_is_epochs_and_steps_of_one(opened: Any) -> None:
     page = opened[0]("/calculators/gaussian?std=4")
     assert page.inner_text("label[for=count]") == "Releases"
@@ -141,6 +146,7 @@ def test_what_random_allocation_asks_for_is_epochs_and_steps_of_one(opened: Any)
     assert not page.is_visible("#probability")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "place", "words"),
     [
@@ -155,6 +161,7 @@ def test_a_refusal_stands_beside_what_it_is_about(query: str, place: str, words:
     assert page.get_attribute(f"#{place}", "aria-invalid") == "true"
 
 
+@pytest.mark.slow
 def test_any_event_is_answered_as_json_and_refused_in_the_services_words(opened: Any) -> None:
     open_, complaints = opened
     page = open_("/calculators/event")

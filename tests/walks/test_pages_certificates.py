@@ -48,6 +48,7 @@ def choose(page: Any, name: str, content: bytes) -> str:
     return page.inner_text("#report .verdict-line")
 
 
+@pytest.mark.slow
 def test_a_certificate_is_valid_without_a_key_and_each_check_stands_in_words(page: Any, client: httpx2.Client, signed: bytes) -> None:
     assert not page.is_visible("#forms")
     assert choose(page, "certificate.json", signed) == "Valid."
@@ -70,6 +71,7 @@ def test_the_same_as_a_jws_is_valid(page: Any, client: httpx2.Client, certificat
     assert choose(page, "certificate.jws", client.get(f"/v1/certificates/{certificate}?form=jws").content) == "Valid."
 
 
+@pytest.mark.slow
 def test_one_changed_byte_is_found(page: Any, signed: bytes) -> None:
     place = signed.index(b'"payload"') + 100
     forged = signed[:place] + (b"A" if signed[place : place + 1] != b"A" else b"B") + signed[place + 1 :]
@@ -87,6 +89,7 @@ NO_CERTIFICATES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", chosen(NO_CERTIFICATES, ["a picture"]))
 def test_what_isnt_a_certificate_says_so(what: str, page: Any) -> None:
     assert choose(page, "something", NO_CERTIFICATES[what]) == "This isn't a certificate."
@@ -114,6 +117,7 @@ def test_a_dropped_file_is_checked_as_a_chosen_one(page: Any, signed: bytes) -> 
     assert "dropped.json" in page.inner_text("#report")
 
 
+@pytest.mark.slow
 def test_one_that_is_looked_up_is_read_checked_and_proved_to_be_in_the_log(page: Any, key: str, certificate: str) -> None:
     keep_key(page, key)
     page.fill("#id", certificate)
@@ -138,6 +142,7 @@ def test_one_that_is_looked_up_is_read_checked_and_proved_to_be_in_the_log(page:
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
 
 
+@pytest.mark.slow
 def test_a_file_takes_the_place_of_the_certificate_that_was_looked_up(page: Any, key: str, certificate: str) -> None:
     keep_key(page, key)
     page.fill("#id", certificate)
@@ -149,6 +154,7 @@ def test_a_file_takes_the_place_of_the_certificate_that_was_looked_up(page: Any,
     assert page.input_value("#id") == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("refused", [False, True])
 def test_proofs_of_an_earlier_certificate_are_not_told_beside_a_later_one(refused: bool, page: Any, key: str, certificate: str) -> None:
     keep_key(page, key)
@@ -177,6 +183,7 @@ def test_a_link_to_one_opens_it_once_there_is_a_key(page: Any, key: str, service
 NOT_THERE = {"0" * 32: "no certificate with this id", "../jobs": "letters, digits", "<b>": "letters, digits"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", chosen(NOT_THERE, ["<b>"]))
 def test_an_id_that_isnt_there_says_so(text: str, page: Any, key: str) -> None:
     keep_key(page, key)
@@ -185,6 +192,7 @@ def test_an_id_that_isnt_there_says_so(text: str, page: Any, key: str) -> None:
     page.locator("#id-problem", has_text=NOT_THERE[text]).wait_for()
 
 
+@pytest.mark.slow
 def test_the_head_of_the_log_is_shown_and_saved(page: Any, client: httpx2.Client, certificate: str) -> None:
     page.reload()
     root = client.get("/v1/log").json()["checkpoint"].split("\n")[2]

@@ -14,6 +14,8 @@ from tests.walks.pages import DESK, PHONE, Complaints
 from tests.walks.test_pages import SERIOUS
 from zetadp.app.kit.settings import Settings
 
+pytestmark = pytest.mark.slow
+
 SHOWN = ("index.html", "limits.html", "settings.html", "api.html", "proofs/contour.html")
 """One of each kind: with the picture, of text, generated tables, a proof."""
 
@@ -29,7 +31,6 @@ def handbook(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Generat
         yield f"{str(client.base_url).rstrip('/')}/handbook/", folder
 
 
-@pytest.mark.slow  # it needs a handbook built for the browser
 def test_it_is_searched_without_another_host(chromium: Any, handbook: tuple[str, Path]) -> None:
     context, complaints = chromium.new_context(), Complaints()
     page = context.new_page()
@@ -42,7 +43,6 @@ def test_it_is_searched_without_another_host(chromium: Any, handbook: tuple[str,
     context.close()
 
 
-@pytest.mark.slow  # of pages that a theme draws
 @pytest.mark.parametrize(("width", "scheme"), [(DESK, "light"), (PHONE, "dark")])
 def test_every_page_is_drawn_under_the_policy_and_no_wider_than_the_window(
     width: int, scheme: str, chromium: Any, handbook: tuple[str, Path]
@@ -58,7 +58,6 @@ def test_every_page_is_drawn_under_the_policy_and_no_wider_than_the_window(
     context.close()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("path", SHOWN)
 def test_axe_finds_nothing_serious(path: str, scheme: str, chromium: Any, handbook: tuple[str, Path]) -> None:

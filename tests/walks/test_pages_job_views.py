@@ -13,6 +13,8 @@ from tests.app.jobs_harness import submit, wait_for_state
 from tests.walks.pages import PHONE, Complaints, Service, give_key
 from tests.walks.test_pages_jobs import shows
 
+pytestmark = pytest.mark.slow
+
 DRAWN = "#plots figure :is(path[stroke-width='2'], g[stroke-width='2'] path)"
 
 

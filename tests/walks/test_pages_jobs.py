@@ -19,6 +19,8 @@ from zetadp.app.access.scopes import Scope
 from zetadp.app.access.service import KeyService
 from zetadp.app.kit.database import Database
 
+pytestmark = pytest.mark.slow
+
 STEPS = 830
 """With a checkpoint each five steps and what else is told, about a thousand events."""
 STEP_SECONDS = 0.004
@@ -96,7 +98,6 @@ def asked_for_log(page: Any) -> int:
 # Following
 
 
-@pytest.mark.slow
 def test_a_page_takes_each_of_a_thousand_events(page: Any, client: httpx2.Client, service: Service) -> None:
     job = submit(client, step_seconds=STEP_SECONDS, steps=STEPS)
     page.goto(f"{service.address}/jobs/{job}")
@@ -107,7 +108,6 @@ def test_a_page_takes_each_of_a_thousand_events(page: Any, client: httpx2.Client
     assert page.complaints.lines == []
 
 
-@pytest.mark.slow
 def test_a_server_that_ends_and_comes_back_costs_no_event_and_is_said_in_words(page: Any, own_service: Service) -> None:
     with own_service.client() as client:
         job = submit(client, step_seconds=SLOW_STEP_SECONDS, steps=STEPS)
@@ -125,7 +125,6 @@ def test_a_server_that_ends_and_comes_back_costs_no_event_and_is_said_in_words(p
     shows(page, "succeeded")
 
 
-@pytest.mark.slow
 def test_a_line_that_is_cut_in_the_middle_costs_no_event(page: Any, key: str, client: httpx2.Client, service: Service) -> None:
     wire = Proxy("127.0.0.1", service.port)
     try:
@@ -208,7 +207,6 @@ def test_a_job_is_paused_resumed_cancelled_and_run_again(page: Any, client: http
     shows(page, "cancelled")
 
 
-@pytest.mark.slow
 def test_labels_are_changed_and_what_cannot_be_one_says_why(page: Any, client: httpx2.Client, service: Service) -> None:
     job = submit(client)
     page.goto(f"{service.address}/jobs/{job}")
@@ -261,7 +259,6 @@ def test_files_and_the_certificate_are_fetched_with_the_key(page: Any, client: h
 
 
 @pytest.mark.usefixtures("form")
-@pytest.mark.slow
 def test_an_algorithms_example_is_sent_and_followed(page: Any, client: httpx2.Client) -> None:
     page.select_option("#algorithm", "zeta_dp_sgd")
     body = json.loads(page.input_value("#body"))
@@ -341,7 +338,6 @@ def test_without_a_key_a_page_says_where_to_enter_one(page: Any, key: str, clien
 # What ends while a page is open
 
 
-@pytest.mark.slow
 def test_a_key_revoked_under_an_open_page_is_said_and_a_good_one_goes_on(
     page: Any, key: str, tenant: str, client: httpx2.Client, service: Service
 ) -> None:
@@ -367,7 +363,6 @@ def test_a_key_revoked_under_an_open_page_is_said_and_a_good_one_goes_on(
     shows(page, "cancelled")
 
 
-@pytest.mark.slow
 def test_a_job_that_vanishes_under_an_open_page_is_said_to_be_gone(page: Any, key: str, client: httpx2.Client, service: Service) -> None:
     wire, job = Proxy("127.0.0.1", service.port), submit(client, Order.HOLD)
     try:

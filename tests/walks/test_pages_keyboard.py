@@ -12,6 +12,8 @@ from tests.app.jobs_harness import Order, submit, wait_for_state, wait_until
 from tests.selection import chosen
 from tests.walks.pages import Service
 
+pytestmark = pytest.mark.slow
+
 READY = {
     "/": "h1",
     "/start": "h1",

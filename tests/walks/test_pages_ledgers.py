@@ -55,6 +55,7 @@ def cells(page: Any) -> list[str]:
     return page.locator("#balance tbody td.number").all_inner_texts()
 
 
+@pytest.mark.slow
 def test_a_budget_shows_what_is_spent_what_is_set_aside_and_what_is_left(page: Any, client: httpx2.Client, service: Service) -> None:
     of = ledger(client, "scans", {"kind": "gdp", "mu": 1.0})
     client.post(f"/v1/ledgers/{of}/reservations/{reserve(client, of, 0.6)}/commit", json={})
@@ -79,6 +80,7 @@ def test_a_budget_shows_what_is_spent_what_is_set_aside_and_what_is_left(page: A
     assert page.complaints.lines == []
 
 
+@pytest.mark.slow
 def test_a_spend_that_comes_meanwhile_appears_by_itself(page: Any, client: httpx2.Client, service: Service) -> None:
     of = ledger(client, "meanwhile", {"kind": "zcdp", "rho": 1.0})
     open_(page, service, of)
@@ -88,6 +90,7 @@ def test_a_spend_that_comes_meanwhile_appears_by_itself(page: Any, client: httpx
     assert cells(page)[2] == "0.25"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("amount", "fit"),
     thinned(
@@ -104,6 +107,7 @@ def test_how_many_more_fit_is_said(amount: str, fit: str, page: Any, client: htt
     assert page.locator("#reservations tr").count() == 0
 
 
+@pytest.mark.slow
 def test_how_many_more_such_jobs_fit_is_what_the_service_says(page: Any, client: httpx2.Client, service: Service) -> None:
     of = ledger(client, "trainings", {"kind": "rdp_target", "epsilon": 1.0, "delta": 1e-5, "orders": [4.0, 16.0, 64.0]})
     runtime = {"microbatch_size": 1, "checkpoint_seconds": 0.01}
@@ -147,6 +151,7 @@ ABSURD_SPENDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", chosen(ABSURD_SPENDS, ["no JSON"]))
 def test_what_cannot_be_spent_says_why_beside_its_field_and_stays(what: str, page: Any, client: httpx2.Client, service: Service) -> None:
     by, field, text, words = ABSURD_SPENDS[what]
@@ -159,6 +164,7 @@ def test_what_cannot_be_spent_says_why_beside_its_field_and_stays(what: str, pag
     assert page.inner_text("#fits") == ""
 
 
+@pytest.mark.slow
 def test_the_history_is_checked_and_its_head_shown(page: Any, client: httpx2.Client, service: Service) -> None:
     of = ledger(client, "checked", {"kind": "gdp", "mu": 1.0})
     reserve(client, of, 0.1)
@@ -181,6 +187,7 @@ def test_a_check_that_left_something_out_is_not_shown_as_verified(page: Any, cli
     assert "Price not recomputed within the limit: 2 entries (3, 5)." in page.inner_text("#verification")
 
 
+@pytest.mark.slow
 def test_an_entry_that_cannot_be_read_is_named_beside_the_reservations_that_can(page: Any, client: httpx2.Client, service: Service) -> None:
     of = ledger(client, "damaged", {"kind": "gdp", "mu": 1.0})
     made = reserve(client, of, 0.1)
@@ -191,6 +198,7 @@ def test_an_entry_that_cannot_be_read_is_named_beside_the_reservations_that_can(
     page.locator("#reservations tr", has_text=made[:12]).wait_for()
 
 
+@pytest.mark.slow
 def test_a_spend_that_is_an_event_says_what_was_released_and_what_is_only_declared(
     page: Any, client: httpx2.Client, service: Service
 ) -> None:
@@ -209,6 +217,7 @@ def test_a_spend_that_is_an_event_says_what_was_released_and_what_is_only_declar
     ]
 
 
+@pytest.mark.slow
 def test_rules_and_periods_are_on_the_page_and_the_limit_is_said_to_be_of_one_period(
     page: Any, client: httpx2.Client, service: Service, tenant: str
 ) -> None:
@@ -259,6 +268,7 @@ def test_rules_and_periods_are_on_the_page_and_the_limit_is_said_to_be_of_one_pe
     assert [line for line in page.complaints.lines if "403" not in line] == []
 
 
+@pytest.mark.slow
 def test_who_may_spend_how_much_is_on_the_page(page: Any, client: httpx2.Client, service: Service, tenant: str) -> None:
     body = {"name": "shares", "budget": {"kind": "zcdp", "rho": 1.0}, "adjacency": "add_remove", "unit": "record", "protects": "data_set"}
     ann, ben = (new_key(service, tenant, Scope.LEDGER).split("_")[1] for _ in range(2))
@@ -272,6 +282,7 @@ def test_who_may_spend_how_much_is_on_the_page(page: Any, client: httpx2.Client,
     assert not page.is_visible("#rules-part")
 
 
+@pytest.mark.slow
 def test_a_user_has_a_balance_of_their_own(page: Any, client: httpx2.Client, service: Service) -> None:
     of = ledger(client, "users", {"kind": "gdp", "mu": 1.0}, protects="each_user")
     names = {"names": ["ann"], "short_of_budget": "refuse"}
@@ -289,6 +300,7 @@ def test_a_user_has_a_balance_of_their_own(page: Any, client: httpx2.Client, ser
 KINDS = {"gdp": "mu 1", "zcdp": "rho 1", "pure": "epsilon 1", "rdp_target": "epsilon 1 at delta 0.00001"}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("form")
 @pytest.mark.parametrize("kind", chosen(KINDS, ["rdp_target"]))
 def test_a_budget_is_made_in_every_measure(kind: str, page: Any) -> None:
@@ -313,6 +325,7 @@ ABSURD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("form")
 @pytest.mark.parametrize("what", chosen(ABSURD, ["markup"]))
 def test_what_cannot_be_a_budget_says_why_beside_the_field(what: str, page: Any) -> None:
@@ -344,6 +357,7 @@ def test_a_server_that_starts_again_under_an_open_page_is_said_to_and_followed_o
     page.locator("#reservations tr", has_text="rho 0.25").wait_for()
 
 
+@pytest.mark.slow
 def test_a_budget_that_isnt_there_is_said_not_to_be(page: Any, service: Service) -> None:
     page.goto(f"{service.address}/ledgers/{'0' * 32}")
     page.locator("#title", has_text="There is no such budget").wait_for()

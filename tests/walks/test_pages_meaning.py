@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.selection import chosen, thinned
 from tests.walks.pages import Complaints
 from tests.walks.test_pages import headline, settle, typed
 
@@ -27,7 +28,7 @@ def opened(reused: tuple[Any, Complaints], address: str) -> tuple[Callable[[str]
     return open_, complaints
 
 
-@pytest.mark.parametrize("mode", ["guarantee", "noise"])
+@pytest.mark.parametrize("mode", chosen(["guarantee", "noise"], ["noise"]))
 def test_the_first_page_shows_what_its_numbers_count_in_and_depend_on(mode: str, opened: Any) -> None:
     page = opened[0]("/")
     page.check(f"input[value={mode}]")
@@ -41,6 +42,7 @@ def test_the_first_page_shows_what_its_numbers_count_in_and_depend_on(mode: str,
         assert page.inner_text("label[for=noise]") == "Noise, times the sensitivity"
 
 
+@pytest.mark.slow
 def test_the_first_page_hands_on_its_unit_and_shows_delta_as_it_was_typed(opened: Any) -> None:
     page = opened[0]("/")
     typed(page, "#delta", "1e-5")
@@ -60,6 +62,7 @@ WORDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", WORDS)
 def test_each_adjacency_is_worded_as_what_it_hides(adjacency: str, opened: Any) -> None:
     page = opened[0](f"/calculators/gaussian?std=4&sensitivity.adjacency={adjacency}")
@@ -68,7 +71,7 @@ def test_each_adjacency_is_worded_as_what_it_hides(adjacency: str, opened: Any) 
     assert ("The record's presence isn't hidden." in text) == (adjacency != "add_remove")
 
 
-@pytest.mark.parametrize("path", ["/", "/calculators/gaussian", "/calculators/event"])
+@pytest.mark.parametrize("path", chosen(["/", "/calculators/gaussian", "/calculators/event"], ["/"]))
 def test_no_headline_stands_over_what_an_earlier_one_meant(path: str, opened: Any) -> None:
     page = opened[0](path)
     before = headline(page)
@@ -86,6 +89,7 @@ def test_no_headline_stands_over_what_an_earlier_one_meant(path: str, opened: An
     page.locator("#meaning .label").wait_for()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "held_back"), [("/", "**/v1/meanings"), ("/calculators/gaussian", "**/v1/profiles")])
 def test_no_calibrated_figure_stands_without_its_conditions(path: str, held_back: str, opened: Any) -> None:
     page = opened[0](path)
@@ -105,6 +109,7 @@ def test_no_calibrated_figure_stands_without_its_conditions(path: str, held_back
 ANSWERING = {"/calculators/gaussian": "**/v1/profiles", "/calculators/event": "**/v1/profiles", "/conversions": "**/v1/conversions"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ANSWERING)
 def test_an_answer_that_is_awaited_long_is_said_to_be_of_earlier_values(path: str, opened: Any) -> None:
     page = opened[0](path)
@@ -120,6 +125,7 @@ def test_an_answer_that_is_awaited_long_is_said_to_be_of_earlier_values(path: st
     assert "delta 0.0001" in headline(page)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ANSWERING)
 def test_an_answer_that_cannot_be_read_leaves_no_earlier_one_unmarked(path: str, opened: Any) -> None:
     page = opened[0](path)
@@ -130,7 +136,7 @@ def test_an_answer_that_cannot_be_read_leaves_no_earlier_one_unmarked(path: str,
     assert not page.is_visible("#meaning .label")
 
 
-@pytest.mark.parametrize("path", ["/calculators/event", "/calculators/approximate_dp?delta=0.00001&epsilon=1"])
+@pytest.mark.parametrize("path", thinned(["/calculators/event", "/calculators/approximate_dp?delta=0.00001&epsilon=1"], every=2))
 def test_an_infinite_epsilon_is_called_no_guarantee_and_holds_for_nobody(path: str, opened: Any) -> None:
     declared = {"kind": "approximate_dp", "epsilon": 1.0, "delta": 0.1, "adjacency": "add_remove", "unit": "record"}
     query = f"?event={quote(json.dumps({'kind': 'release', 'mechanism': declared}))}"
@@ -142,6 +148,7 @@ def test_an_infinite_epsilon_is_called_no_guarantee_and_holds_for_nobody(path: s
     assert "Nothing is promised to anybody." in page.inner_text("#meaning")
 
 
+@pytest.mark.slow
 def test_the_word_for_a_strength_is_the_services(opened: Any) -> None:
     page = opened[0]("/")
     answers: list[dict[str, Any]] = []
@@ -157,6 +164,7 @@ def test_the_word_for_a_strength_is_the_services(opened: Any) -> None:
     assert "Weak means weak." in page.text_content("#meaning")
 
 
+@pytest.mark.slow
 def test_a_choice_whose_answer_is_refused_is_told_without_a_field(opened: Any) -> None:
     open_, complaints = opened
     page = open_("/")
@@ -167,6 +175,7 @@ def test_a_choice_whose_answer_is_refused_is_told_without_a_field(opened: Any) -
     assert [line for line in complaints.lines if line.startswith("script")] == []
 
 
+@pytest.mark.slow
 def test_a_delta_that_would_publish_one_of_the_records_is_weak(opened: Any) -> None:
     for records, words in ((60_000, "Moderate"), (100_000, "Weak")):
         page = opened[0](f"/calculators/gaussian?std=40&sampling=fixed&batch=10&records={records}")

@@ -17,6 +17,8 @@ from zetadp.app.papers.router import REPORTS
 from zetadp.app.web.live_forms import COMPARISONS
 from zetadp.app.web.router import PARTS, router
 
+pytestmark = pytest.mark.slow
+
 MOST_BYTES = 300_000
 """Of a page with all that it loads, as it goes over the wire."""
 OF_THE_API = {"/docs": 700_000, "/redoc": 700_000}

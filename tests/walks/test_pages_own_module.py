@@ -17,6 +17,8 @@ from zetadp.app.kit.settings import Settings  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
+pytestmark = pytest.mark.slow
+
 
 def stopped_early(folder: Path, settings: Settings) -> bytes:
     """Of a loop that its owner left after 3 of 20 steps, with records to measure on that are declared public."""

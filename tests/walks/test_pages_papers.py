@@ -11,6 +11,8 @@ from tests.walks.pages import Complaints
 from tests.walks.test_pages import headline, settle
 from zetadp.app.papers.router import REPORTS
 
+pytestmark = pytest.mark.slow
+
 LINES = """() => [...document.querySelectorAll('#paper tbody tr')].map((row) => ({
   paper: document.querySelector('#paper').dataset.paper, name: row.querySelector('td a').textContent,
   link: row.querySelector('td a').getAttribute('href'), proven: row.cells[2].textContent,

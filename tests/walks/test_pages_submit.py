@@ -16,6 +16,8 @@ from tests.selection import chosen
 from tests.walks.pages import Complaints, Service, give_key
 from tests.walks.test_pages import unfold
 
+pytestmark = pytest.mark.slow
+
 RUNTIME = {"microbatch_size": 1, "checkpoint_seconds": 0.01}
 
 
@@ -226,7 +228,6 @@ def test_a_job_that_came_with_an_upload_has_no_other_data_to_go_back_to_and_says
     assert (page.input_value("#data-set"), written(page)["spec"]["data"]) == (UPLOADED["id"], own)
 
 
-@pytest.mark.slow
 def test_an_uploaded_data_set_is_chosen_by_its_name(page: Any, client: httpx2.Client, service: Service) -> None:
     made = client.post("/v1/data-sets", json=definition(upload(client).json()["id"], name="beats of ward 3")).json()
     page.reload()

@@ -17,6 +17,8 @@ from tests.app.calculators_harness import without_cost
 from tests.selection import chosen, thinned
 from tests.walks.test_pages import headline, moved, settle, typed, unfold
 
+pytestmark = pytest.mark.slow
+
 STATES = {
     "guarantee": "/calculators/training?std=1.3&group=2&plot=attacker",
     "noise": "/calculators/gaussian?mode=noise&epsilon=0.7&plot=delta",

@@ -118,6 +118,7 @@ def test_two_runs_are_compared(page: Any, address: str, runs: list[str]) -> None
     assert hands.actions <= MOST_ACTIONS
 
 
+@pytest.mark.slow
 def test_epsilons_of_different_things_are_not_drawn_together(page: Any, address: str, runs: list[str], client: httpx2.Client) -> None:
     privacy = {"adjacency": "zero_out", "unit": "record", "delta": 1e-5, "noise_multiplier": 20.0}
     runtime = {"microbatch_size": 1, "checkpoint_seconds": 0.01}
@@ -130,6 +131,7 @@ def test_epsilons_of_different_things_are_not_drawn_together(page: Any, address:
     assert "epsilon 1 at delta 0.00001 (one record more or less)" in page.locator("#runs tr").first.inner_text()
 
 
+@pytest.mark.slow
 def test_runs_are_drawn_while_their_events_come(page: Any, address: str, client: httpx2.Client) -> None:
     # Without a pause that is as long as between two pictures.
     job = submit(client, step_seconds=0.05, steps=400)
@@ -139,6 +141,7 @@ def test_runs_are_drawn_while_their_events_come(page: Any, address: str, client:
     client.post(f"/v1/jobs/{job}/cancel").raise_for_status()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["job", "comparison"])
 def test_epsilon_spent_is_drawn_as_jumps(where: str, page: Any, address: str, runs: list[str]) -> None:
     page.goto(f"{address}/jobs/{runs[0]}" if where == "job" else f"{address}/jobs/compare?id={runs[0]}&id={runs[1]}")
@@ -157,6 +160,7 @@ def test_epsilon_spent_is_drawn_as_jumps(where: str, page: Any, address: str, ru
     assert first[1][1] < first[0][1]
 
 
+@pytest.mark.slow
 def test_what_the_spent_epsilon_means_names_it(page: Any, address: str, runs: list[str]) -> None:
     page.goto(f"{address}/jobs/{runs[0]}")
     page.locator("#meaning-part summary").wait_for()

@@ -11,10 +11,11 @@ import pytest
 from tests.app import jobs_harness as harness
 from tests.walks.pages import Complaints, Service, give_key, keep_key
 
+pytestmark = pytest.mark.slow
+
 SENTENCE = "No worker is running at the moment, so jobs wait until one is started."
 
 
-@pytest.mark.slow
 def test_pages_of_jobs_say_that_no_worker_is_alive_until_one_is(chromium: Any, tmp_path: Path) -> None:
     service = Service(harness.settings(tmp_path))
     service.start()
