@@ -16,6 +16,7 @@ from sqlalchemy.exc import DatabaseError
 from sqlalchemy.orm import Session
 
 from tests.app.jobs_harness import postgresql_server
+from tests.selection import thinned
 from zetadp.app.certificates.log import journal
 from zetadp.app.certificates.log.checkpoint import CheckpointRefused, LogHead, open_checkpoint, origin_of, sign_checkpoint
 from zetadp.app.certificates.log.entries import CERTIFICATE
@@ -85,7 +86,7 @@ def defined(leaves: list[bytes]) -> bytes:
     return node_hash(defined(leaves[:half]), defined(leaves[half:]))
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+@pytest.fixture(scope="module", params=thinned(["sqlite", "postgresql"], every=2))
 def of(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[Settings]:
     folder = tmp_path_factory.mktemp("log")
     if request.param == "sqlite":

@@ -257,7 +257,7 @@ def test_a_changed_array_is_not_trained_on(client: httpx2.Client, of: Settings, 
         recipe.read()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=chosen(["sqlite", "postgresql"], ["postgresql"]))
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[tuple[Settings, Database]]:
     if request.param == "sqlite":
         yield from _opened(settings(tmp_path))

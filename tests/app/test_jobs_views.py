@@ -11,6 +11,7 @@ from sqlalchemy import event
 
 from tests.app.jobs_harness import postgresql_server, spec
 from tests.app.preparing_harness import prepare_all
+from tests.selection import thinned
 from zetadp.app.jobs.attempts import Attempts
 from zetadp.app.jobs.leases import Executor, Leases
 from zetadp.app.jobs.needs import Capacity
@@ -26,7 +27,7 @@ UNITS = 710
 """Pairs of digits to train on, from which the plan's probability follows."""
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=thinned(["sqlite", "postgresql"], every=2))
 def service(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[JobService]:
     if request.param == "sqlite":
         with made(Settings(data_dir=tmp_path), monkeypatch) as service:

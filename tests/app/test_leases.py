@@ -31,6 +31,7 @@ from tests.app.jobs_harness import (
     wait_until,
     working,
 )
+from tests.selection import chosen
 from zetadp.app.jobs.errors import ExecutorBusy
 from zetadp.app.jobs.leases import Executor, LeaseKeeper, Leases, Seen, Watch
 from zetadp.app.kit.database import PATIENCE, Database
@@ -49,7 +50,7 @@ def executor(name: str = "a", lock: str = "here") -> Executor:
     return Executor(id=name, host="the same", lock=lock, device="auto", hardware="none", lease_seconds=0.6)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=chosen(["sqlite", "postgresql"], ["postgresql"]))
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Database]:
     if request.param == "sqlite":
         made = Database(Settings(data_dir=tmp_path))

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from sqlalchemy import update
 
 from tests.app.ledgers_harness import KINDS, TENANT, databases, pure
+from tests.selection import thinned
 from zetadp.accountants import Release
 from zetadp.accountants.filters import PureBudget, RdpSpend, RdpTargetBudget
 from zetadp.app.kit.database import Database, now
@@ -31,7 +32,7 @@ from zetadp.mechanisms.errors import BudgetExceeded, InvalidParameter
 ANN, BEN, EVE = "ann", "ben", "eve"
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=thinned(KINDS, every=2))
 def database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[Database]:
     with databases(request.param, tmp_path_factory.mktemp(request.param)) as database:
         yield database

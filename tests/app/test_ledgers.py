@@ -14,6 +14,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DatabaseError
 
 from tests.app.ledgers_harness import KINDS, TENANT, databases, gaussian, opened, pure, reserved
+from tests.selection import chosen
 from zetadp.accountants.filters import GdpBudget, PureBudget, RdpBudget, RdpSpend, RdpTargetBudget, ZcdpBudget, ZcdpSpend
 from zetadp.app.kit.database import Database, new_id, now
 from zetadp.app.ledgers import book
@@ -33,7 +34,7 @@ GRID_ERROR = Fraction(MOVES, 2**128)
 """Of a limit: so much may the sums be above the exact ones after this many spends (accountants/proofs/filters.md, section 5)."""
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=chosen(KINDS, ["postgresql"]))
 def database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[Database]:
     with databases(request.param, tmp_path_factory.mktemp(request.param)) as database:
         yield database

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.app.jobs_harness import postgresql_server, wait_until
+from tests.selection import chosen
 from zetadp.accountants.filters import PureBudget, PureSpend
 from zetadp.app.kit.database import Database
 from zetadp.app.kit.settings import Settings
@@ -86,7 +87,7 @@ def test_what_goes_wrong_for_all_is_told_to_each_and_the_next_is_served() -> Non
             call.result()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=chosen(["sqlite", "postgresql"], ["postgresql"]))
 def service(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[LedgerService]:
     def opened(settings: Settings) -> Generator[LedgerService]:
         database = Database(settings)

@@ -39,7 +39,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "LIMIT_SECONDS", 60.0)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=thinned(["sqlite", "postgresql"], every=2))
 def of(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Settings]:
     if request.param == "sqlite":
         yield settings(tmp_path)
@@ -57,7 +57,6 @@ def samples(client: httpx2.Client) -> dict[tuple[str, tuple[tuple[str, str], ...
     return {(each.name, tuple(sorted(each.labels.items()))): each.value for family in families for each in family.samples}
 
 
-@pytest.mark.parametrize("of", thinned(["postgresql", "sqlite"], every=2), indirect=True)
 def test_figures_are_those_of_the_service(of: Settings) -> None:
     with serving(of) as client:
         budget = {"budget": {"kind": "gdp", "mu": 1.0}}

@@ -40,7 +40,7 @@ KEPT = {
 LATER = timedelta(days=11)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=thinned(["sqlite", "postgresql"], every=2))
 def of(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Settings]:
     base = settings(tmp_path).model_dump() | KEPT
     if request.param == "sqlite":
@@ -73,7 +73,6 @@ def ended(client: httpx2.Client, order: Order = Order.FINISH) -> str:
     return str(job_id)
 
 
-@pytest.mark.parametrize("of", thinned(["postgresql", "sqlite"], every=2), indirect=True)
 def test_round_deletes_what_is_old_and_keeps_what_proves_something(of: Settings, database: Database, retention: Retention) -> None:
     with serving(of) as client:
         with working(of):

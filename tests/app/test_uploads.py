@@ -22,6 +22,7 @@ from tests.app.access_harness import made as key_of
 from tests.app.access_harness import shown
 from tests.app.jobs_harness import AUTHORIZED, postgresql_server, serving, settings, wait_until
 from tests.app.uploads_harness import InProcess, files_below, npz, reading_in_process, upload, uploaded
+from tests.selection import chosen
 from zetadp.app.kit import problems as errors
 from zetadp.app.kit.database import Database, now
 from zetadp.app.kit.settings import Settings
@@ -242,7 +243,7 @@ def asked(length: int | None = 100, key: str | None = None) -> UploadAsked:
     return UploadAsked(name="a", format="npz", length=length, digests=(), key=key)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=chosen(["sqlite", "postgresql"], ["postgresql"]))
 def local(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[UploadService]:
     """The uploads of one tenant, without a server; there is room for 1000 bytes."""
     small = {**dict(settings(tmp_path)), "tenant_bytes": 1000, "upload_bytes": 400}

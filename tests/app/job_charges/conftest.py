@@ -9,6 +9,7 @@ import pytest
 
 from tests.app.job_charges.harness import BUDGET
 from tests.app.ledgers_harness import KINDS, TENANT, databases, definition
+from tests.selection import thinned
 from zetadp.app.jobs.attempts import Attempts
 from zetadp.app.jobs.leases import Executor, Leases
 from zetadp.app.jobs.queue import JobQueue
@@ -20,7 +21,7 @@ from zetadp.app.submissions.service import JobFilter, JobService
 from zetadp.app.tables.job_states import Action
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=thinned(KINDS, every=2))
 def database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Generator[Database]:
     with databases(request.param, tmp_path_factory.mktemp(request.param)) as database:
         yield database
