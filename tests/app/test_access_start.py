@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from pydantic import SecretStr
 from typer.testing import CliRunner
 
 from tests.app.access_harness import shown
+from tests.app.forked import Command
 from tests.app.jobs_harness import spec, wait_until
 from zetadp.app.cli import app
 from zetadp.app.kit.key_text import KeyText
@@ -39,19 +38,18 @@ class Started:
 
 def environment(folder: Path, **changes: str) -> dict[str, str]:
     plain = {name: value for name, value in os.environ.items() if not name.startswith("ZETADP_")}
-    return {**plain, "ZETADP_DATA_DIR": str(folder / "data"), "ZETADP_LOG_LEVEL": "debug", **changes}
+    fixed = {"ZETADP_DATA_DIR": str(folder / "data"), "ZETADP_LOG_LEVEL": "debug", "ZETADP_CALCULATING_PROCESSES": "0"}
+    return {**plain, **fixed, **changes}
 
 
 @contextmanager
 def started(folder: Path, *arguments: str, **changes: str) -> Generator[Started]:
-    command = [sys.executable, "-m", "zetadp", "serve", "--port", "0", *arguments]
-    with (folder / "log").open("a") as log, (folder / "out").open("w") as out:
-        process = subprocess.Popen(command, env=environment(folder, **changes), stdout=out, stderr=log)
+    process = Command(folder, "serve", "--port", "0", *arguments, env=environment(folder, **changes))
     found = Started("", [])
 
     def answers() -> bool:
-        found.lines = (folder / "out").read_text().splitlines()
-        assert process.poll() is None, (folder / "log").read_text()
+        found.lines = process.stdout.splitlines()
+        assert process.is_running, process.stderr
         if len(found.lines) < 2:
             return False
         found.address = found.lines[0].removeprefix("zetadp is at ").replace("0.0.0.0", "127.0.0.1")
@@ -65,7 +63,10 @@ def started(folder: Path, *arguments: str, **changes: str) -> Generator[Started]
         yield found
     finally:
         process.terminate()
-        process.wait(120)
+        try:
+            process.wait()
+        finally:
+            process.kill()
 
 
 def run(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str, code: int = 0, **changes: str) -> Result:
@@ -104,9 +105,9 @@ def test_the_first_start_prints_one_admin_key_and_no_secret_is_kept_or_logged(tm
     for secret in secrets:
         assert not any(secret in answer for answer in answers)
     # What was printed to the operator is theirs; everything else stays in the folder.
-    (tmp_path / "out").unlink()
+    (tmp_path / "stdout").unlink()
     assert [holding(tmp_path, secret) for secret in secrets] == [[], []]
-    assert KeyText.read(first).id in (tmp_path / "log").read_text()  # pyright: ignore[reportOptionalMemberAccess]
+    assert KeyText.read(first).id in (tmp_path / "stderr").read_text()  # pyright: ignore[reportOptionalMemberAccess]
 
     with started(tmp_path, "--host", "0.0.0.0", ZETADP_REQUESTS_PER_ADDRESS="2/minute") as service:
         assert not any("zdp_" in line for line in service.lines)
