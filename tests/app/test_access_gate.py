@@ -211,6 +211,7 @@ def test_the_database_itself_refuses_to_change_the_log(tmp_path: Path) -> None:
     _refuses_changes(Settings(data_dir=tmp_path))
 
 
+@pytest.mark.slow
 def test_the_database_itself_refuses_to_change_the_log_on_postgresql(tmp_path: Path) -> None:
     with postgresql_server() as url:
         _refuses_changes(Settings(data_dir=tmp_path, database_url=url))
@@ -232,6 +233,7 @@ def test_a_log_that_cannot_be_written_is_told_and_holds_nobody_up(
     assert "audit_entry_not_stored" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_log_stands_on_postgresql_with_keys_and_tenants(tmp_path: Path) -> None:
     with postgresql_server() as url, served(tmp_path, database_url=url) as (of, client):
         a, b = made(of, "a"), made(of, "b")

@@ -17,6 +17,7 @@ from sqlalchemy import select
 
 from tests.app.calculators_harness import without_cost
 from tests.app.jobs_harness import ADMIN_KEY, is_alive, kill, serving, settings, spec, state, stream, submit, wait_until, working
+from tests.selection import thinned
 from zetadp.app.calculators.calibrations import SweepRequest
 from zetadp.app.client import Client
 from zetadp.app.jobs.calculation import Calculation
@@ -123,6 +124,7 @@ def test_an_infinite_epsilon_survives_the_way_through_the_files(service: Service
     assert job["result"]["profile"]["epsilon"][0]["upper"] == "Infinity"
 
 
+@pytest.mark.slow
 def test_a_sweep_comes_out_through_the_python_client(service: Service) -> None:
     sweep = {"event": release(), "targets": [{"epsilon": 1.0, "delta": 1e-5}, {"gdp_mu": 2.0}]}
     request = SweepRequest.model_validate(sweep)
@@ -147,6 +149,7 @@ def test_what_no_accountant_can_answer_fails_with_the_reason(service: Service) -
     assert "accountant gdp can't bound this event" in job["failure"]
 
 
+@pytest.mark.slow
 def test_a_calculation_beyond_its_time_fails_with_the_limit(tmp_path: Path) -> None:
     of = Settings(data_dir=tmp_path, event_poll_seconds=0.05, resubmit_seconds=0.5, calculation_job_seconds=1e-9)
     with serving(of) as client, working(of):
@@ -163,6 +166,7 @@ def test_cancelling_ends_the_calculation_at_once(service: Service) -> None:
     assert calculators(service.settings, job_id) == []
 
 
+@pytest.mark.slow
 def test_a_killed_worker_takes_its_calculation_with_it_and_the_next_one_starts_anew(api: Service) -> None:
     job_id = calculate(api.client, LONG)["id"]
     with working(api.settings) as first:
@@ -176,6 +180,7 @@ def test_a_killed_worker_takes_its_calculation_with_it_and_the_next_one_starts_a
         assert ended(api.client, job_id)["state"] == "cancelled"
 
 
+@pytest.mark.slow
 def test_a_worker_that_stops_in_good_order_queues_its_calculation_again(api: Service) -> None:
     job_id = calculate(api.client, LONG)["id"]
     with working(api.settings) as worker:
@@ -186,6 +191,7 @@ def test_a_worker_that_stops_in_good_order_queues_its_calculation_again(api: Ser
     assert calculators(api.settings, job_id) == []
 
 
+@pytest.mark.slow
 def test_a_calculation_killed_from_outside_fails_with_that(service: Service) -> None:
     job_id = calculate(service.client, LONG)["id"]
     wait_until(lambda: len(calculators(service.settings, job_id)) == 1)
@@ -225,14 +231,17 @@ def test_a_key_used_for_a_training_is_a_conflict(api: Service) -> None:
 
 @pytest.mark.parametrize(
     ("body", "text"),
-    [
-        ({}, "must be exactly one of profile, batch, calibration, sweep, got 'none of them'"),
-        ({"profile": PROFILE, "batch": []}, "must be exactly one of profile, batch, calibration, sweep, got ['profile', 'batch']"),
-        ({"profile": {"event": release(-1.0)}}, "profile.event.mechanism.std: must be >= 1e-50, got -1.0"),
-        ({"batch": [PROFILE, {"event": {}}]}, "batch[1].event"),
-        ({"batch": [PROFILE] * 1001}, "batch: must have at most 1000 entries, got 1001"),
-        ({"profiles": []}, "profiles: there is no field with this name"),
-    ],
+    thinned(
+        [
+            ({}, "must be exactly one of profile, batch, calibration, sweep, got 'none of them'"),
+            ({"profile": PROFILE, "batch": []}, "must be exactly one of profile, batch, calibration, sweep, got ['profile', 'batch']"),
+            ({"profile": {"event": release(-1.0)}}, "profile.event.mechanism.std: must be >= 1e-50, got -1.0"),
+            ({"batch": [PROFILE, {"event": {}}]}, "batch[1].event"),
+            ({"batch": [PROFILE] * 1001}, "batch: must have at most 1000 entries, got 1001"),
+            ({"profiles": []}, "profiles: there is no field with this name"),
+        ],
+        every=3,
+    ),
     ids=["none", "two", "a bad number", "a bad line", "too many lines", "a misspelled name"],
 )
 def test_a_bad_calculation_is_refused_before_it_is_stored(api: Service, body: Json, text: str) -> None:

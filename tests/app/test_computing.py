@@ -219,6 +219,7 @@ def test_closed_calculators_need_their_scope(tmp_path: Path) -> None:
         assert client.post("/v1/profiles", json=question, headers=AUTHORIZED).status_code == 200
 
 
+@pytest.mark.slow
 def test_certificates_are_verified_apart_once_and_within_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with served(tmp_path) as (client, pool):
         of = Settings.model_validate(settings(tmp_path).model_dump())
@@ -246,6 +247,7 @@ def test_certificates_are_verified_apart_once_and_within_a_limit(tmp_path: Path,
         assert "zetadp verify" in refused.json()["detail"]
 
 
+@pytest.mark.slow
 def test_a_calculation_that_gets_no_processor_time_is_given_up_and_its_process_is_free_again(
     apart: tuple[httpx2.Client, Pool], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ def place(tmp_path: Path) -> Generator[tuple[Settings, Proxy]]:
         yield Settings.model_validate(settings(tmp_path).model_dump() | changes), proxy
 
 
+@pytest.mark.slow
 def test_job_outlives_its_database(place: tuple[Settings, Proxy]) -> None:
     of, proxy = place
     second = Settings.model_validate(of.model_dump() | {"executor_id": "second"})

@@ -98,6 +98,7 @@ def test_cancelled_job_that_is_retried_goes_on_and_its_certificate_counts_the_re
     assert (made["state"], certified["job"]["attempts"], certified["run"]["steps_released"]) == ("succeeded", 2, 20)
 
 
+@pytest.mark.slow
 def test_job_that_runs_longer_than_its_timeout_fails_at_a_checkpoint_and_may_be_retried(service: Service) -> None:
     body = {"spec": spec(), "runtime": {"microbatch_size": int(Order.HOLD), "checkpoint_seconds": 0.01}, "timeout_seconds": 2.0}
     job_id = service.client.post("/v1/jobs", json=body).json()["id"]
@@ -184,6 +185,7 @@ def test_hardware_names_the_worker_and_what_it_runs(service: Service) -> None:
     wait_until(lambda: not service.client.get("/v1/hardware").json()["workers"][0]["is_busy"])
 
 
+@pytest.mark.slow
 def test_command_line_pauses_labels_resumes_and_reads_the_log(service: Service) -> None:
     job_id = submit(service.client, Order.COMPLAIN_AND_HOLD)
     until(service, job_id, "progress")

@@ -52,6 +52,7 @@ def test_full_disk_of_postgresql_is_told_and_leaves_nothing(of: Settings, table:
         assert [job["id"] for job in client.get("/v1/jobs").json()["jobs"]] == [made.json()["id"]]
 
 
+@pytest.mark.slow
 def test_job_goes_on_while_the_database_has_no_room_for_its_events_and_tells_each_once(of: Settings) -> None:
     log = of.data_dir / "worker.log"
     with serving(of) as client, working(of):

@@ -103,6 +103,7 @@ def test_worker_tries_again_until_the_queue_is_there(tmp_path: Path) -> None:
     assert worker.log.count("queue_unavailable") == 1
 
 
+@pytest.mark.slow
 def test_worker_outlives_a_queue_on_postgresql_that_cannot_be_reached_at_its_start_or_later(tmp_path: Path) -> None:
     with postgresql_server() as url, proxied(url) as (through, proxy):
         of = Settings.model_validate(settings(tmp_path).model_dump() | {"database_url": url})

@@ -63,6 +63,7 @@ def test_a_job_runs_where_slurm_has_room_and_its_certificate_is_there(client: ht
     assert entry["hardware"] == "Slurm: 2 machines"
 
 
+@pytest.mark.slow
 def test_a_preempted_job_goes_on_from_its_checkpoint(client: httpx2.Client, of: Settings, cluster: dict[str, str]) -> None:
     job_id = submitted(client, step_seconds=0.25)
     wait_until(lambda: len(steps_told(client, job_id)) >= 3, found=lambda: logs_of(of))
@@ -74,6 +75,7 @@ def test_a_preempted_job_goes_on_from_its_checkpoint(client: httpx2.Client, of: 
     assert told == list(range(1, STEPS + 1))  # it stopped at a checkpoint: no step was run twice
 
 
+@pytest.mark.slow
 def test_a_job_that_is_cancelled_while_it_waits_leaves_nothing_in_the_queue(
     client: httpx2.Client, of: Settings, cluster: dict[str, str]
 ) -> None:
@@ -90,6 +92,7 @@ def test_a_job_that_is_cancelled_while_it_waits_leaves_nothing_in_the_queue(
     assert state(client, job_id) == "cancelled"
 
 
+@pytest.mark.slow
 def test_what_slurm_refuses_fails_the_job_with_its_words(tmp_path: Path, cluster: dict[str, str]) -> None:
     of = for_launching(settings(tmp_path), "slurm", slurm_options="--qos=nobody-has-it --constraint=none-such")
     with serving(of) as client, launching(of, cluster):
@@ -100,6 +103,7 @@ def test_what_slurm_refuses_fails_the_job_with_its_words(tmp_path: Path, cluster
     assert "Invalid" in failure
 
 
+@pytest.mark.slow
 def test_more_than_the_cluster_has_is_answered_at_submission(client: httpx2.Client, of: Settings) -> None:
     wait_until(lambda: client.get("/v1/hardware").json()["workers"] != [], found=lambda: logs_of(of))
     asked = {"spec": spec(), "runtime": {"device": "cuda", "processes": 2}, "resources": {"machines": 2}}

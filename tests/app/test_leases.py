@@ -295,6 +295,7 @@ def test_suspended_worker_finds_its_job_finished_by_another_and_nothing_of_its_o
     assert "job_superseded" in log
 
 
+@pytest.mark.slow
 def test_job_of_a_killed_worker_goes_on_with_another_that_lives(team: Team) -> None:
     job_id = submit(team.client, Order.HOLD)
     checkpoint = next(event for event in stream(team.client, job_id) if event.kind == "checkpoint")

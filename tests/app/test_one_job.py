@@ -64,6 +64,7 @@ def test_it_runs_its_job_alone_and_ends(of: Settings, client: httpx2.Client, dat
     assert client.get(f"/v1/jobs/{second}").json()["attempt"] == 1
 
 
+@pytest.mark.slow
 def test_it_waits_for_the_lease_of_a_worker_that_died_with_its_machine(of: Settings, client: httpx2.Client, database: Database) -> None:
     job_id = submit(client)
     prepare_all(database)

@@ -249,7 +249,7 @@ DAMAGED: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", DAMAGED)
+@pytest.mark.parametrize("name", thinned(DAMAGED, every=3))
 def test_damaged_backup_leaves_nothing_behind(name: str, small: bytes, tmp_path: Path) -> None:
     damage, told = DAMAGED[name]
     with pytest.raises(BackupUnusable, match=told):

@@ -16,6 +16,7 @@ import pytest
 from tests.app.fake_child import Order
 from tests.app.jobs_harness import serving, settings, spec, state, submit, wait_for_state, wait_until, working
 from tests.app.uploads_harness import make, reading_in_process, training, uploaded
+from tests.selection import thinned
 from zetadp.app.jobs.leases import Executor, Leases
 from zetadp.app.jobs.preparations import Preparations
 from zetadp.app.jobs.queue import JobQueue
@@ -113,15 +114,18 @@ def test_a_process_of_nobodys_ends_at_once() -> None:
 
 @pytest.mark.parametrize(
     ("script", "why"),
-    [
-        (
-            "kill -9 $$",
-            "the process that reads its data and calibrates its noise was ended by SIGKILL (the system may have run out of memory)",
-        ),
-        ("exit 7", "the process that reads its data and calibrates its noise ended with code 7 and gave no reason"),
-        ("echo '{}'", "the process that reads its data and calibrates its noise ended with code 0 and gave no reason"),
-        ('echo \'{"refused": "spec.steps must be fewer"}\'', "spec.steps must be fewer"),
-    ],
+    thinned(
+        [
+            (
+                "kill -9 $$",
+                "the process that reads its data and calibrates its noise was ended by SIGKILL (the system may have run out of memory)",
+            ),
+            ("exit 7", "the process that reads its data and calibrates its noise ended with code 7 and gave no reason"),
+            ("echo '{}'", "the process that reads its data and calibrates its noise ended with code 0 and gave no reason"),
+            ('echo \'{"refused": "spec.steps must be fewer"}\'', "spec.steps must be fewer"),
+        ],
+        every=3,
+    ),
 )
 def test_whatever_the_process_does_the_job_says_why_it_has_no_plan_and_the_next_is_prepared(
     of: Settings, database: Database, jobs: JobService, script: str, why: str
@@ -146,6 +150,7 @@ def test_a_preparation_that_takes_too_long_ends_with_the_limit(of: Settings, dat
         assert failed(jobs, job_id) == "reading its data and calibrating its noise took longer than 0.1 s (ZETADP_PREPARING_SECONDS)"
 
 
+@pytest.mark.slow
 def test_a_preparation_that_takes_too_much_memory_ends_with_the_limit(of: Settings, database: Database, jobs: JobService) -> None:
     limited = Settings.model_validate(of.model_dump() | {"training_bytes": 2**28})
     job_id = submitted(jobs)
@@ -202,6 +207,7 @@ def test_a_slot_that_ends_gives_its_job_back_at_once(of: Settings, database: Dat
     assert jobs.get(job_id).state is JobState.PREPARING
 
 
+@pytest.mark.slow
 def test_a_slot_that_cannot_start_its_process_gives_the_job_up_after_three_times(
     of: Settings, database: Database, jobs: JobService
 ) -> None:
@@ -210,6 +216,7 @@ def test_a_slot_that_cannot_start_its_process_gives_the_job_up_after_three_times
         assert failed(jobs, job_id) == "its worker was lost 3 times; no further attempt"
 
 
+@pytest.mark.slow
 def test_a_job_is_prepared_while_another_is_trained_and_a_killed_worker_holds_up_neither(tmp_path: Path) -> None:
     of = settings(tmp_path)
     with serving(of) as client:

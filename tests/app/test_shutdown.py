@@ -26,7 +26,8 @@ from tests.app.test_jobs_queue import calls
 from zetadp.app.kit.settings import Settings
 
 
-@pytest.mark.parametrize("outage", [pytest.param(Proxy.cut, marks=pytest.mark.slow), Proxy.mute])
+@pytest.mark.slow
+@pytest.mark.parametrize("outage", [Proxy.cut, Proxy.mute])
 def test_worker_with_a_call_in_hand_ends_though_its_queue_is_gone_or_never_answers(tmp_path: Path, outage: Callable[[Proxy], None]) -> None:
     # The thread that answers the call tries again for as long as the queue is away, and Python waits for it before it ends.
     with postgresql_server() as url, proxied(url) as (through, proxy):

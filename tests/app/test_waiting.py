@@ -106,6 +106,7 @@ def test_worker_that_cannot_reach_its_database_says_so_and_ends_when_told(tmp_pa
     assert "shutdown_limit_reached" not in worker.log
 
 
+@pytest.mark.slow
 def test_worker_that_waits_for_a_lock_ends_at_once_when_told(tmp_path: Path) -> None:
     of = changed(settings(tmp_path), database_busy_seconds=3600.0, stop_grace_seconds=1800.0)
     with locked(of), working(of) as worker:
@@ -118,6 +119,7 @@ def has_open(pid: int, file: Path) -> bool:
     return str(file) in {os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir() if entry.is_symlink()}
 
 
+@pytest.mark.slow
 def test_worker_begins_once_its_locked_database_is_free(tmp_path: Path) -> None:
     of = changed(settings(tmp_path), database_busy_seconds=0.1)
     with working(of) as worker:
@@ -141,6 +143,7 @@ def test_service_whose_database_is_away_at_its_start_lives_and_is_ready_when_it_
             wait_until(lambda: client.get("/v1/jobs", headers=AUTHORIZED).status_code == 200)  # the operator's key is there too
 
 
+@pytest.mark.slow
 def test_service_whose_file_is_locked_at_its_start_lives(tmp_path: Path) -> None:
     of = changed(settings(tmp_path), database_busy_seconds=0.1)
     with ExitStack() as stack:

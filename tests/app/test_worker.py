@@ -30,6 +30,7 @@ from tests.app.jobs_harness import (
     wait_until,
     working,
 )
+from tests.selection import thinned
 from zetadp.app.jobs.leases import Leases
 from zetadp.app.jobs.queue import JobQueue
 from zetadp.app.jobs.resources import JobSubmission
@@ -127,12 +128,15 @@ def test_stored_certificate_is_the_one_beside_the_model(service: Service, succee
 
 @pytest.mark.parametrize(
     ("order", "reason"),
-    [
-        (Order.FAIL, "the gradient isn't finite"),
-        (Order.CRASH, "the training process was ended by SIGKILL (the system may have run out of memory)"),
-        (Order.RELEASE_TOO_FEW, "19 steps instead of 20"),
-        (Order.LEAVE_NO_REPORT, "training ended without a report: No such file or directory"),
-    ],
+    thinned(
+        [
+            (Order.FAIL, "the gradient isn't finite"),
+            (Order.CRASH, "the training process was ended by SIGKILL (the system may have run out of memory)"),
+            (Order.RELEASE_TOO_FEW, "19 steps instead of 20"),
+            (Order.LEAVE_NO_REPORT, "training ended without a report: No such file or directory"),
+        ],
+        every=2,
+    ),
 )
 def test_failed_training_ends_the_job_with_the_reason_and_without_certificate(service: Service, order: Order, reason: str) -> None:
     job_id = submit(service.client, order)
@@ -153,6 +157,7 @@ def test_running_job_is_cancelled_at_a_checkpoint(service: Service) -> None:
     assert not is_alive(child_pids(service.settings, job_id)[-1])
 
 
+@pytest.mark.slow
 def test_child_that_ignores_its_stop_is_killed_after_the_grace(service: Service) -> None:
     job_id = submit(service.client, Order.IGNORE_SIGTERM, step_seconds=3600.0)
     wait_until(lambda: bool(child_pids(service.settings, job_id)))
@@ -181,6 +186,7 @@ def test_stored_job_that_never_reached_the_queue_is_trained(service: Service, mo
     service.client.post(f"/v1/jobs/{stored.id}/cancel")
 
 
+@pytest.mark.slow
 def test_second_worker_of_the_same_given_name_is_refused(service: Service) -> None:
     (name,) = [worker["id"] for worker in service.client.get("/v1/hardware").json()["workers"]]
     with working(Settings.model_validate(service.settings.model_dump() | {"executor_id": name})) as second:
@@ -188,6 +194,7 @@ def test_second_worker_of_the_same_given_name_is_refused(service: Service) -> No
     assert f"a worker named '{name}' is already running" in (service.settings.data_dir / "worker.log").read_text()
 
 
+@pytest.mark.slow
 def test_second_worker_without_a_given_name_takes_the_next_one(service: Service) -> None:
     def workers() -> set[str]:
         return {worker["id"] for worker in service.client.get("/v1/hardware").json()["workers"]}
@@ -201,6 +208,7 @@ def test_second_worker_without_a_given_name_takes_the_next_one(service: Service)
     assert workers() == names
 
 
+@pytest.mark.slow
 def test_worker_whose_lease_was_taken_kills_its_child_and_writes_no_more(service: Service) -> None:
     job_id = submit(service.client, Order.HOLD)
     until(service, job_id, "checkpoint")
@@ -240,6 +248,7 @@ def test_killed_worker_takes_its_child_along_and_the_next_goes_on_from_the_check
     assert (started.attempt, started.data["resumed_from_step"]) == (2, 5)
 
 
+@pytest.mark.slow
 def test_job_that_loses_three_workers_fails(api: Service) -> None:
     job_id = submit(api.client, step_seconds=3600.0)
     for number in (1, 2, 3):
@@ -253,6 +262,7 @@ def test_job_that_loses_three_workers_fails(api: Service) -> None:
     assert reasons == [None, "its worker was lost", "its worker was lost"]
 
 
+@pytest.mark.slow
 def test_job_that_breaks_the_worker_itself_every_time_fails(api: Service) -> None:
     job_id = submit(api.client)
     folder = api.settings.job_dir(job_id)
@@ -263,6 +273,7 @@ def test_job_that_breaks_the_worker_itself_every_time_fails(api: Service) -> Non
     assert job(api, job_id)["failure"] == "its worker was lost 3 times; no further attempt"
 
 
+@pytest.mark.slow
 def test_worker_that_is_told_to_stop_leaves_the_job_for_one_of_another_name(api: Service) -> None:
     job_id = submit(api.client, Order.HOLD)
     with working(api.settings) as first:
