@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.app.fuzzing_harness import Mode, answer_checks, requests
 from tests.app.jobs_harness import AUTHORIZED, serving, settings, spec
 from tests.app.openapi_harness import OPERATIONS, described
+from tests.selection import thinned
 
 FITTING, UNFITTING = 2, 1
 """Requests of each kind an operation gets: the same ones in every run."""
@@ -76,12 +77,12 @@ def test_the_table_of_operations_is_complete_so_that_every_one_is_fuzzed() -> No
     assert OPERATIONS.keys() > ELSEWHERE
 
 
-@pytest.mark.parametrize("name", FUZZED)
+@pytest.mark.parametrize("name", thinned(FUZZED, every=5))
 def test_requests_that_fit_get_an_answer_that_fits(client: httpx2.Client, place: dict[str, str], name: str) -> None:
     assert statuses(client, place, name, "positive", FITTING)
 
 
-@pytest.mark.parametrize("name", WRITING)
+@pytest.mark.parametrize("name", thinned(WRITING, every=5))
 def test_requests_that_do_not_fit_are_no_server_error(client: httpx2.Client, place: dict[str, str], name: str) -> None:
     try:
         found = statuses(client, place, name, "negative", UNFITTING)

@@ -11,6 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import TypeAdapter
 
+from tests.selection import thinned
 from zetadp.accountants.attack_sentences import strengths_in_words
 from zetadp.app.calculators import catalogue
 from zetadp.app.calculators.event_kinds import list_events
@@ -58,7 +59,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
     return TestClient(create_app(Settings(data_dir=tmp_path_factory.mktemp("data"))), base_url="http://127.0.0.1")
 
 
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", thinned(PAGES, every=4))
 def test_a_page_runs_our_own_files_only(path: str, client: TestClient) -> None:
     answer = client.get(path)
     assert answer.status_code == 200
@@ -70,14 +71,14 @@ def test_a_page_runs_our_own_files_only(path: str, client: TestClient) -> None:
     assert re.findall(r"(?:src|href)=\"(?!/|#|/static)", answer.text) == []
 
 
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", thinned(PAGES, every=4))
 def test_every_file_that_a_page_names_is_there(path: str, client: TestClient) -> None:
     named = re.findall(r'(?:src|href)="(/static/[^"]+)"', client.get(path).text)
     assert named
     assert [one for one in named if client.get(one).status_code != 200] == []
 
 
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", thinned(PAGES, every=4))
 def test_no_page_says_of_delta_that_epsilon_is_exceeded_with_it_or_calls_an_epsilon_alone_strong(path: str, client: TestClient) -> None:
     text = client.get(path).text
     # With (epsilon, delta) the loss may exceed epsilon with a larger probability than delta.
@@ -106,7 +107,7 @@ def test_pages_files_and_catalogues_go_out_compressed_and_other_answers_as_they_
     assert "content-encoding" not in client.get("/v1/conversions", headers={"accept-encoding": "gzip"}).headers
 
 
-@pytest.mark.parametrize("one", MECHANISMS, ids=lambda one: one.kind)
+@pytest.mark.parametrize("one", thinned(MECHANISMS, every=4), ids=lambda one: one.kind)
 def test_every_field_of_a_mechanism_is_asked_for(one: catalogue.MechanismEntry, client: TestClient) -> None:
     text = client.get(f"/calculators/{one.kind}").text
     fields = fields_of(one.schema_, one.example, declared_words_of if one.declared else words_of)
@@ -137,7 +138,7 @@ def test_a_browser_at_an_unknown_address_gets_a_page_that_leads_on_and_a_client_
         assert (answer.status_code, answer.json()["type"]) == (404, "http-not-found")
 
 
-@pytest.mark.parametrize("one", list_proofs(), ids=lambda one: one.name)
+@pytest.mark.parametrize("one", thinned(list_proofs(), every=5), ids=lambda one: one.name)
 def test_a_proof_is_a_page_to_read_and_names_of_others_lead_to_them(one: ProofEntry, client: TestClient) -> None:
     text = client.get(f"/proofs/{one.name}").text
     assert f"<h1>{one.title}</h1>" in html.unescape(text)
@@ -146,12 +147,12 @@ def test_a_proof_is_a_page_to_read_and_names_of_others_lead_to_them(one: ProofEn
         assert client.get(named).status_code == 200
 
 
-@pytest.mark.parametrize("one", MECHANISMS, ids=lambda one: one.kind)
+@pytest.mark.parametrize("one", thinned(MECHANISMS, every=5), ids=lambda one: one.kind)
 def test_a_calculator_leads_to_its_proof(one: catalogue.MechanismEntry, client: TestClient) -> None:
     assert f'href="/proofs/{one.facts.proof.removesuffix(".md")}"' in client.get(f"/calculators/{one.kind}").text
 
 
-@pytest.mark.parametrize("name", COMPARISONS)
+@pytest.mark.parametrize("name", thinned(COMPARISONS, every=4))
 def test_a_comparisons_page_asks_an_endpoint_that_is_there_and_says_what_each_field_means(name: str, client: TestClient) -> None:
     asked = COMPARISONS[name]
     assert asked.path == f"/v1/compare/{name}"
