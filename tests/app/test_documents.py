@@ -19,7 +19,6 @@ from fastapi.testclient import TestClient
 from tests.app import documents
 from tests.app.documents import DOCUMENTS, NAMES, PAGES, README, ROOT, Call
 from tests.app.openapi_harness import document
-from tests.selection import chosen
 from zetadp.app.kit.settings import Settings
 from zetadp.app.main import create_app
 from zetadp.app.web.start import STEPS
@@ -111,7 +110,8 @@ def test_every_route_that_a_sentence_names_is_there(path: Path) -> None:
 SNIPPETS = [(path, block) for path in DOCUMENTS for block in documents.blocks(path, "python")]
 
 
-@pytest.mark.parametrize(("path", "block"), chosen(SNIPPETS, [snippet for snippet in SNIPPETS if snippet[0] == README]))
+@pytest.mark.slow  # each loads the libraries; the README's walk runs its first one, and looks at the figures
+@pytest.mark.parametrize(("path", "block"), SNIPPETS)
 def test_every_python_snippet_runs(path: Path, block: str, tmp_path: Path) -> None:
     if "torch" in block:
         pytest.importorskip("torch")

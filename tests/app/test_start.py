@@ -47,6 +47,7 @@ def test_the_service_imports_no_library_that_only_an_answer_needs() -> None:
     assert sorted(loaded & heavy) == []
 
 
+@pytest.mark.slow
 def test_the_client_imports_nothing_of_the_service_but_what_goes_over_the_wire() -> None:
     loaded = modules_after("import zetadp.app.client, zetadp.app.cli.certify, zetadp.app.cli.calculate")
     heavy = {"fastapi", "starlette", "sqlalchemy", "torch", "reportlab", "alembic", "dbos", "dp_accounting", "uvicorn"}

@@ -93,6 +93,7 @@ def test_status_tells_the_epsilon_spent(service, job):
     assert answer["progress"]["epsilon"] == job["progress"]["epsilon"] > 0
 
 
+@pytest.mark.slow
 def test_watching_a_finished_job_returns(service, job):
     assert job["state"] == "succeeded"
     _run("watch", job["id"], "--address", service)
@@ -138,6 +139,7 @@ def _failed(service, spec):
     return " ".join((done.stdout + done.stderr).split())
 
 
+@pytest.mark.slow
 def test_a_batch_larger_than_the_data_fails_by_name_when_a_worker_has_read_it(service):
     failed = _failed(service, {**SHORT, "expected_batch_size": 100_000})
     assert "expected_batch_size must be <= the 710 training records, got 100000" in failed.replace(":", "")
@@ -161,6 +163,7 @@ def test_cancelling_a_finished_job_is_refused(service, job):
     assert "can't be cancelled" in _run("cancel", job["id"], "--address", service, code=1).stderr
 
 
+@pytest.mark.slow
 def test_watching_a_cancelled_job_has_its_own_exit_code(service):
     text = json.dumps({"spec": {**SHORT, "steps": 5000}})
     submitted = json.loads(_run("submit", "-", "--json", "--address", service, text=text).stdout)

@@ -1,4 +1,7 @@
-"""The README, as somebody who is new does it: the service runs, every other line is typed in its order, as it stands there."""
+"""The README, as somebody who is new does it: the service runs, every other line is typed in its order, as it stands there.
+
+By default the walk of the command line starts a service and trains; here it is slow.
+"""
 
 from __future__ import annotations
 
@@ -69,6 +72,7 @@ def told(folder: Path, service: tuple[str, str, dict[str, str]]) -> list[str]:
     return done.stdout.split("\n==\n")
 
 
+@pytest.mark.slow
 def test_the_answer_over_http_is_the_guarantee_of_that_noise(told: list[str]) -> None:
     [point] = json.loads(told[0])["delta"]
     # Balle and Wang 2018, eq. (6): Phi(-1.75) - e Phi(-2.25) for std 2 and sensitivity 1 at epsilon 1.
@@ -76,6 +80,7 @@ def test_the_answer_over_http_is_the_guarantee_of_that_noise(told: list[str]) ->
     assert point["upper"] == pytest.approx(normal.cdf(-1.75) - math.e * normal.cdf(-2.25), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_the_certificate_verifies(told: list[str], folder: Path) -> None:
     assert "VALID" in told[1].upper()
     assert "INVALID" not in told[1].upper()
