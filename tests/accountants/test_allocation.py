@@ -159,7 +159,7 @@ def allocation_law(family, records, steps):
 
 
 @pytest.mark.parametrize("family", [GAUSSIAN, LAPLACE], ids=repr)
-@pytest.mark.parametrize("level", [1.0, 1.3, 2.0])
+@pytest.mark.parametrize("level", thinned([1.0, 1.3, 2.0], every=3))
 def test_the_pair_is_attained_and_no_data_set_does_worse(family, level):
     axes, curve = [AXIS] * 2, curve_of(family, 1.0, 2)
     epsilon = np.array([math.log(level)])
@@ -194,7 +194,7 @@ def test_weights_of_a_groups_moves_are_those_of_all_its_allocations(size, steps)
 
 
 @pytest.mark.parametrize("family", ["gaussian", "laplace"])
-@pytest.mark.parametrize("level", [1.0, 1.5, 4.0])
+@pytest.mark.parametrize("level", thinned([1.0, 1.5, 4.0], every=3))
 def test_no_group_of_a_small_data_set_exceeds_the_bound_and_a_sum_reaches_the_lower_end(family, level):
     density, event = (GAUSSIAN, gaussian(1.0)) if family == "gaussian" else (LAPLACE, laplace(1.0))
     found, axes = profile(grouped(2, 2, event)).delta(math.log(level)), [AXIS] * 2
@@ -206,7 +206,7 @@ def test_no_group_of_a_small_data_set_exceeds_the_bound_and_a_sum_reaches_the_lo
             assert both_orders(*laws, level, axes) <= found.upper + 2e-3
 
 
-@pytest.mark.parametrize(("size", "steps", "std"), [(2, 5, 1.5), (3, 13, 3.0)])
+@pytest.mark.parametrize(("size", "steps", "std"), thinned([(2, 5, 1.5), (3, 13, 3.0)], every=2))
 def test_simulated_groups_are_in_the_bracket(size, steps, std):
     rng, m = np.random.default_rng(8), 1.0 / std
     noise = rng.standard_normal((100_000, steps))
@@ -224,6 +224,7 @@ def test_simulated_groups_are_in_the_bracket(size, steps, std):
         assert error < 0.1 * found.upper < 0.1 * whole.delta(epsilon).lower
 
 
+@pytest.mark.slow
 def test_a_groups_bracket_holds_one_record_and_is_far_below_a_whole_release():
     one, found = (profile(event).epsilon(1e-5) for event in (allocated(100, gaussian(2.0), 10), grouped(3, 100, gaussian(2.0), 10)))
     total = profile(Repeated(count=10, event=gaussian(2.0 * math.sqrt(100.0) / 3.0))).epsilon(1e-5)
@@ -231,6 +232,7 @@ def test_a_groups_bracket_holds_one_record_and_is_far_below_a_whole_release():
     assert found.upper < 0.1 * profile(grouped(3, 1, gaussian(2.0), 10)).epsilon(1e-5).lower
 
 
+@pytest.mark.slow
 def test_groups_compose_with_other_releases_and_with_shuffled_batches():
     parts = allocated(10, gaussian(2.0, adjacency="zero_out")), Shuffled(steps=10, event=gaussian(4.0, adjacency="zero_out"))
     found = profile(Grouped(size=2, unit="user", event=Composed(events=parts))).epsilon(1e-5)
@@ -242,6 +244,7 @@ def test_groups_compose_with_other_releases_and_with_shuffled_batches():
 # -- epochs --------------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_epochs_compose():
     rng, m, steps = np.random.default_rng(6), 1.0, 10
     ratios = [np.mean(np.exp(m * rng.standard_normal((steps, 1_000_000)) - 0.5 * m * m), axis=0) for _ in range(2)]
@@ -253,7 +256,7 @@ def test_epochs_compose():
     assert error < 0.02 * found.upper
 
 
-@pytest.mark.parametrize(("count", "route"), [(1, "single"), (3, "fft")])
+@pytest.mark.parametrize(("count", "route"), thinned([(1, "single"), (3, "fft")], every=2))
 def test_epsilon_is_narrow_and_below_that_of_poisson_samples(count, route):
     bound = profile(allocated(20, gaussian(1.0), count)).epsilon(1e-5)
     poisson = profile(Repeated(count=20 * count, event=PoissonSampled(probability=0.05, event=gaussian(1.0)))).epsilon(1e-5)
@@ -262,6 +265,7 @@ def test_epsilon_is_narrow_and_below_that_of_poisson_samples(count, route):
     assert bound.upper < poisson.lower  # seen for these numbers; no law
 
 
+@pytest.mark.slow
 def test_epochs_are_narrow_from_the_bulk_to_single_large_ratios():
     found = profile(allocated(200, gaussian(1.0), 5))
     for delta in (1e-4, 1e-8, 1e-12):

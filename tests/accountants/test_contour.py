@@ -81,7 +81,7 @@ def test_aliases_never_hide_anything(fine_values):
 # -- cut-off (D) ---------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("share", [0.2, 0.3, 0.4])
+@pytest.mark.parametrize("share", thinned([0.2, 0.3, 0.4], every=3))
 def test_cut_off_is_seen_and_bounded(fine_values, monkeypatch, share):
     pair = poisson(0.1, 0.5)
     usual, _ = laid(pair, 300, math.log(1e-6), 1e-9)

@@ -21,7 +21,7 @@ from tests.accountants.references import (
     reverse,
     whole,
 )
-from tests.selection import chosen
+from tests.selection import chosen, thinned
 from zetadp.accountants import Composed, FixedSizeSampled, PoissonSampled, Repeated, accountant_named
 from zetadp.accountants.densities import LAPLACE
 from zetadp.accountants.densities.laplace_transforms import MixedLaplace
@@ -67,7 +67,7 @@ def test_work_set(probability, std, count, delta, epsilon):
     assert bound.upper - bound.lower <= 1e-6 * bound.upper
 
 
-@pytest.mark.parametrize("target", [math.log(1e-30), math.log(1e-300), -1000.0])
+@pytest.mark.parametrize("target", thinned([math.log(1e-30), math.log(1e-300), -1000.0], every=2))
 @pytest.mark.parametrize("event", [training(0.01, 1.0, 10_000), training(0.2, 3.0, 200)], ids=["long", "short"])
 def test_tiny_deltas_keep_their_relative_accuracy(event, target):
     holds(event, target)
@@ -92,11 +92,12 @@ EVENTS = {
 }
 
 
-SLOWEST = "group"  # of two groups: the larger one's truth is the easier one to compute
+HELD = ("mixture of all kinds", "large group", "replaced")
+"""By default: of each way to make a pair the one whose truth is the easiest to compute."""
 
 
 @pytest.mark.parametrize("delta", chosen([1e-3, 1e-8], [1e-8]))
-@pytest.mark.parametrize("event", chosen(EVENTS.values(), [event for name, event in EVENTS.items() if name != SLOWEST]), ids=EVENTS)
+@pytest.mark.parametrize("event", chosen(EVENTS.values(), [EVENTS[name] for name in HELD]), ids=EVENTS)
 def test_events_of_every_kind(event, delta):
     holds(event, math.log(delta))
 
@@ -113,11 +114,14 @@ def test_whole_gaussian_releases_by_their_closed_form(std):
 
 @pytest.mark.parametrize(
     ("pair", "event"),
-    [
-        (whole(0.7, LAPLACE), laplace(1.0 / 0.7)),
-        (poisson(0.3, 2.0, LAPLACE), PoissonSampled(probability=0.3, event=laplace(0.5))),
-        (poisson(0.2, 0.5), PoissonSampled(probability=0.2, event=gaussian(2.0))),
-    ],
+    thinned(
+        [
+            (whole(0.7, LAPLACE), laplace(1.0 / 0.7)),
+            (poisson(0.3, 2.0, LAPLACE), PoissonSampled(probability=0.3, event=laplace(0.5))),
+            (poisson(0.2, 0.5), PoissonSampled(probability=0.2, event=gaussian(2.0))),
+        ],
+        every=2,
+    ),
     ids=["laplace", "sampled laplace", "sampled gaussian"],
 )
 @pytest.mark.parametrize("epsilon", chosen([0.2, 1.5, 8.0], [1.5]))
@@ -128,6 +132,7 @@ def test_one_release_with_a_whole_gaussian_by_an_integral_over_outcomes(pair, ev
     assert found.log_lower <= truth <= found.log_upper <= found.log_lower + 1e-5
 
 
+@pytest.mark.slow
 def test_the_added_record_can_tell_more_than_the_removed_one():
     event = Composed(events=(training(0.3, 1.0, 5), laplace(0.5), gaussian(4.0)))
     epsilon, parts = 1.0, composition(event)
@@ -157,7 +162,7 @@ def test_delta_falls_with_epsilon(event):
     assert all(later.log_lower <= earlier.log_upper and later.log_upper < earlier.log_upper for earlier, later in pairwise(found))
 
 
-@pytest.mark.parametrize(("probability", "std"), [(0.001, 0.8), (0.03, 2.0), (0.4, 12.0)])
+@pytest.mark.parametrize(("probability", "std"), thinned([(0.001, 0.8), (0.03, 2.0), (0.4, 12.0)], every=2))
 def test_twice_the_steps_never_lower_epsilon(probability, std):
     bounds = [profile(training(probability, std, 100 * 2**k)).epsilon(1e-6) for k in range(8)]
     assert all(fewer.lower <= more.upper for fewer, more in pairwise(bounds))
@@ -171,7 +176,7 @@ def test_epsilon_is_0_exactly_where_delta_at_0_is_met():
     assert profile(event).epsilon(at_0.lower * (1.0 - 1e-4)).lower > 0.0
 
 
-@pytest.mark.parametrize("delta", [1.0 - 1e-9, 0.5])
+@pytest.mark.parametrize("delta", chosen([1.0 - 1e-9, 0.5], [0.5]))
 def test_deltas_near_1(delta):
     assert profile(training(0.01, 1.0, 1000)).epsilon(delta).upper == 0.0
     bound = profile(training(0.5, 0.5, 1000)).epsilon(delta)
@@ -232,7 +237,7 @@ def test_the_moments_of_tiny_laplace_losses_stay_below_their_bound(replacing):
 
 @pytest.mark.parametrize(
     ("probability", "scale", "count", "delta", "size"),
-    [(5.5e-6, 10.4, 462_322, 5e-15, 7), (1.5e-6, 3.3, 66_350, 1.6e-10, 5), (3.9e-6, 0.18, 645_668, 1e-100, 1)],
+    thinned([(5.5e-6, 10.4, 462_322, 5e-15, 7), (1.5e-6, 3.3, 66_350, 1.6e-10, 5), (3.9e-6, 0.18, 645_668, 1e-100, 1)], every=3),
 )
 def test_rare_laplace_samples_have_narrow_brackets_within_a_grids(probability, scale, count, delta, size):
     event = Repeated(count=count, event=PoissonSampled(probability=probability, event=laplace(scale)))
@@ -332,7 +337,7 @@ def is_answered_or_declined(event, delta, epsilon):
     return answered
 
 
-@pytest.mark.parametrize("events", chosen([10, 100], [10]))
+@pytest.mark.parametrize("events", chosen([3, 100], [3]))
 def test_random_questions_are_answered_or_declined(events):
     answered = 0
     for rng, event in random_events(7, events):
@@ -341,7 +346,7 @@ def test_random_questions_are_answered_or_declined(events):
 
 
 @pytest.mark.parametrize("delta", chosen([1.0 - 1e-9, 1e-9, 1e-290], [1e-290]))
-@pytest.mark.parametrize("event", chosen(EXTREMES, EXTREMES[:6] + EXTREMES[7:]), ids=range(len(EXTREMES)))
+@pytest.mark.parametrize("event", chosen(EXTREMES, [EXTREMES[0], EXTREMES[4], EXTREMES[7]]), ids=range(len(EXTREMES)))
 def test_extreme_questions_are_answered_or_declined(event, delta):
     for epsilon in (0.0, 1e-3, 50.0):
         is_answered_or_declined(event, delta, epsilon)

@@ -11,7 +11,7 @@ import pytest
 from scipy import optimize, special
 
 from tests.accountants.events import WORK_SET, fixed_size, gaussian, laplace, replace_one_gaussian, training
-from tests.selection import chosen
+from tests.selection import chosen, thinned
 from zetadp.accountants import Composed, FixedSizeSampled, Grouped, PoissonSampled, Repeated, leaves, profile
 from zetadp.accountants.arithmetic import UNIT
 from zetadp.accountants.densities import GAUSSIAN, LAPLACE, RESPONSE
@@ -74,7 +74,7 @@ LATTICES = [
 ]
 
 
-@pytest.mark.parametrize(("pair", "start", "step", "count"), LATTICES)
+@pytest.mark.parametrize(("pair", "start", "step", "count"), thinned(LATTICES, every=6))
 def test_lattice_laws_enclose_the_curve_between_nodes_too(pair, start, step, count):
     lattice = Lattice(pair, start, step, np.arange(count + 1))
     epsilons = np.sort(
@@ -109,7 +109,7 @@ def test_lattice_laws_enclose_the_curve_at_random():
         assert np.all(hockey_stick(lattice.lower(), epsilons) <= high + 1e-15)
 
 
-@pytest.mark.parametrize(("q", "multiplier", "count", "delta", "exact"), WORK_SET)
+@pytest.mark.parametrize(("q", "multiplier", "count", "delta", "exact"), thinned(WORK_SET, every=4))
 def test_bracket_holds_the_work_set(q, multiplier, count, delta, exact):
     bound = FFT.profile(training(q, multiplier, count)).epsilon(delta)
     # The references have six decimals.
@@ -121,7 +121,7 @@ def test_bracket_holds_the_work_set(q, multiplier, count, delta, exact):
 @pytest.mark.parametrize(
     ("delta", "exact"),
     # middles of the contour route's brackets, which are at most 5e-8 wide
-    [(1e-10, 9.3161385), (1e-12, 10.3466898), (1e-13, 10.8330999), (1e-14, 11.3035588), (1e-18, 13.0597848)],
+    thinned([(1e-10, 9.3161385), (1e-12, 10.3466898), (1e-13, 10.8330999), (1e-14, 11.3035588), (1e-18, 13.0597848)], every=2),
 )
 def test_bracket_holds_at_small_delta(delta, exact):
     bound = FFT.profile(training(0.01, 1.0, 10_000)).epsilon(delta)
@@ -196,7 +196,7 @@ EVERY_KIND = {
 }
 
 
-@pytest.mark.parametrize("name", EVERY_KIND)
+@pytest.mark.parametrize("name", thinned(EVERY_KIND, every=3))
 def test_every_kind_of_event_has_a_narrow_bracket(name):
     bound = FFT.profile(EVERY_KIND[name]).epsilon(1e-6)
     assert bound.lower <= bound.upper
@@ -322,7 +322,7 @@ def test_calls_are_fields_of_one_shape():
 
 @pytest.mark.parametrize(
     "event",
-    [training(1e-9, 1e-3, 10**12), fixed_size(1, 100, 1000.0 * math.sqrt(0.5), 10**12)],
+    thinned([training(1e-9, 1e-3, 10**12), fixed_size(1, 100, 1000.0 * math.sqrt(0.5), 10**12)], every=2),
     ids=["sparse", "fixed"],
 )
 def test_a_delta_next_to_one_after_a_trillion_steps_has_a_bracket(event):

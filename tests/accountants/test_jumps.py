@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.questions import CORNERS, Question
+from tests.selection import thinned
 from zetadp.accountants import profile
 from zetadp.accountants.densities.loops import Ratio
 from zetadp.accountants.densities.transforms import TransformUnavailable
@@ -43,15 +44,18 @@ def releases_of(question):
 
 @pytest.mark.parametrize(
     "question",
-    [
-        Question(1e-4, 0.1, 1, 1e-7),
-        Question(1e-6, 0.8, 1, 1e-30),
-        Question(0.01, 3.0, 1, 1e-60),
-        Question(3e-5, 0.5, 1, 1e-12, group=4),
-        Question(2e-5, 0.3, 1, 1e-9, adjacency=REPLACE_ONE),
-        Question(4e-7, 2.1, 1, 1e-280),
-        Question(1e-6, 1.2, 1, 1e-200, adjacency=REPLACE_ONE),
-    ],
+    thinned(
+        [
+            Question(1e-4, 0.1, 1, 1e-7),
+            Question(1e-6, 0.8, 1, 1e-30),
+            Question(0.01, 3.0, 1, 1e-60),
+            Question(3e-5, 0.5, 1, 1e-12, group=4),
+            Question(2e-5, 0.3, 1, 1e-9, adjacency=REPLACE_ONE),
+            Question(4e-7, 2.1, 1, 1e-280),
+            Question(1e-6, 1.2, 1, 1e-200, adjacency=REPLACE_ONE),
+        ],
+        every=3,
+    ),
     ids=Question.text,
 )
 def test_one_release_is_its_closed_form(question):
@@ -87,7 +91,7 @@ def log_delta_of_two(probability, mu, epsilon):
 
 @pytest.mark.parametrize(
     ("probability", "multiplier", "epsilon"),
-    [(1e-5, 0.2, 9.0), (1e-5, 0.2, 30.0), (1e-3, 0.6, 4.0), (2e-6, 1.2, 0.02)],
+    thinned([(1e-5, 0.2, 9.0), (1e-5, 0.2, 30.0), (1e-3, 0.6, 4.0), (2e-6, 1.2, 0.02)], every=3),
     ids=["one jump", "two jumps", "both", "bulk"],
 )
 def test_two_releases_are_their_integral(probability, multiplier, epsilon):
@@ -108,7 +112,7 @@ SEEN = [
 """One contour answers them, narrowly."""
 
 
-@pytest.mark.parametrize("question", SEEN, ids=Question.text)
+@pytest.mark.parametrize("question", thinned(SEEN, every=3), ids=Question.text)
 def test_jumps_and_one_contour_agree(question, monkeypatch):
     low, high = jumps.epsilon(pairs_of(question), math.log(question.delta))
     monkeypatch.setattr(jumps, "epsilon", lambda *_: pytest.fail("the contour alone was to answer"))
@@ -127,7 +131,7 @@ REMOVED = {
 """Whether the other direction has jumps to tell apart: bounded losses have none."""
 
 
-@pytest.mark.parametrize(("question", "has_jumps"), REMOVED.items(), ids=map(Question.text, REMOVED))
+@pytest.mark.parametrize(("question", "has_jumps"), thinned(REMOVED.items(), every=3), ids=map(Question.text, REMOVED))
 def test_the_other_direction_agrees_or_has_no_jumps(question, has_jumps):
     pairs = pairs_of(question, removed=True)
     if not has_jumps:
@@ -189,7 +193,7 @@ PARTS = [
 
 
 @pytest.mark.parametrize("jumping", [True, False], ids=["jumps", "bulk"])
-@pytest.mark.parametrize(("question", "cut", "tilt"), PARTS, ids=["sampled", "replaced", "group"])
+@pytest.mark.parametrize(("question", "cut", "tilt"), thinned(PARTS, every=3), ids=["sampled", "replaced", "group"])
 def test_moments_masses_and_decay_of_parts_are_bounded(question, cut, tilt, jumping):
     releases = releases_of(question)
     part = Windowed(releases.upper, releases.lower, cut, jumping, 45.0)
@@ -230,7 +234,7 @@ WIDE = [
 """Of the kinds of random points with extremes that had no bracket, or one of more than 1e-5."""
 
 
-@pytest.mark.parametrize("question", WIDE, ids=Question.text)
+@pytest.mark.parametrize("question", thinned(WIDE, every=4), ids=Question.text)
 def test_sparse_and_extreme_questions_have_narrow_brackets_that_a_grid_doesnt_contradict(question):
     bound = profile(question.event()).epsilon(question.delta)
     assert bound.upper - bound.lower <= 1e-6 * bound.upper
@@ -240,7 +244,7 @@ def test_sparse_and_extreme_questions_have_narrow_brackets_that_a_grid_doesnt_co
         assert bound.lower <= grid.upper
 
 
-@pytest.mark.parametrize("question", CORNERS[:5], ids=Question.text)
+@pytest.mark.parametrize("question", thinned(CORNERS[:5], every=3), ids=Question.text)
 def test_corners_are_narrow(question):
     answers = profile(question.event())
     if question.delta is not None:
