@@ -11,7 +11,7 @@ from scipy import special
 
 from tests.accountants.events import fixed_size, training
 from tests.accountants.references import group, poisson
-from tests.selection import chosen
+from tests.selection import chosen, thinned
 from zetadp.accountants import Grouped, profile
 from zetadp.accountants.events import leaves
 from zetadp.accountants.grids.layers import Plan
@@ -171,7 +171,9 @@ def test_noise_of_jumps_is_their_share() -> None:
 
 
 @pytest.mark.parametrize(
-    ("probability", "std", "count", "delta"), [(1e-5, 0.8, 100, 1e-12), (1e-6, 0.5, 1000, 1e-10)], ids=["few releases", "little noise"]
+    ("probability", "std", "count", "delta"),
+    thinned([(1e-5, 0.8, 100, 1e-12), (1e-6, 0.5, 1000, 1e-10)], every=2),
+    ids=["few releases", "little noise"],
 )
 def test_rare_samples_have_a_narrow_bracket(probability, std, count, delta) -> None:
     # 5 and 10 % before: the grid had to hold losses of 9 and more beside those of a thousandth.
@@ -179,7 +181,7 @@ def test_rare_samples_have_a_narrow_bracket(probability, std, count, delta) -> N
     assert 0.0 < bound.upper - bound.lower < 1e-6 * bound.upper
 
 
-@pytest.mark.parametrize(("probability", "std", "epsilon"), [(1e-5, 0.8, 0.05), (1e-4, 1.0, 0.02), (1e-6, 0.5, 0.2)])
+@pytest.mark.parametrize(("probability", "std", "epsilon"), thinned([(1e-5, 0.8, 0.05), (1e-4, 1.0, 0.02), (1e-6, 0.5, 0.2)], every=3))
 def test_two_rare_releases_agree_with_their_double_integral(probability, std, epsilon) -> None:
     truth = Twice(poisson(probability, 1.0 / std)).log_delta(epsilon)
     found = profile(training(probability, std, 2), accountant="fft").delta(epsilon)

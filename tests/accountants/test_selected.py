@@ -148,7 +148,7 @@ def selections(runs, name):
     return [*laws, *((b, a) for a, b in laws)]
 
 
-@pytest.mark.parametrize(("runs", "name"), thinned(itertools.product(LAWS, BASES), every=3), ids=str)
+@pytest.mark.parametrize(("runs", "name"), thinned(itertools.product(LAWS, BASES), every=12), ids=str)
 def test_no_order_of_the_outputs_loses_more_than_the_profile_says(runs, name):
     found = profile(best_of(runs, BASES[name][0]))
     for epsilon in EPSILONS:
@@ -167,7 +167,7 @@ def ranked(runs, law):
     return found
 
 
-@pytest.mark.parametrize(("runs", "name"), thinned(itertools.product(LAWS, ["two responses", "one response"]), every=3), ids=str)
+@pytest.mark.parametrize(("runs", "name"), thinned(itertools.product(LAWS, ["two responses", "one response"]), every=9), ids=str)
 def test_the_lower_end_is_lost_under_some_scores(runs, name):
     law = BASES[name][1]
     found = profile(best_of(runs, BASES[name][0]))
@@ -235,8 +235,10 @@ def test_a_base_that_may_fail_is_answered_by_its_profile_and_not_by_moments():
         profile(Repeated(count=2, event=best_of(runs, fact)))
 
 
-@pytest.mark.parametrize("runs", [law for law in LAWS if law.mean >= 1.0 and getattr(law, "shape", 0.0) >= 0.0], ids=repr)
-@pytest.mark.parametrize("base", [gaussian(2.0), laplace(3.0), training(0.05, 1.0, 50)], ids=["gaussian", "laplace", "training"])
+@pytest.mark.parametrize("runs", thinned([law for law in LAWS if law.mean >= 1.0 and getattr(law, "shape", 0.0) >= 0.0], every=3), ids=repr)
+@pytest.mark.parametrize(
+    "base", thinned([gaussian(2.0), laplace(3.0), training(0.05, 1.0, 50)], every=2), ids=["gaussian", "laplace", "training"]
+)
 def test_renyi_divergences_are_dp_accountings_or_less_where_it_has_fewer_orders(runs, base):
     orders = np.concatenate([1.0 + np.geomspace(0.02, 1.0, 40), np.geomspace(2.1, 400.0, 120)])
     event, mine = best_of(runs, base), profile(best_of(runs, base), "rdp")

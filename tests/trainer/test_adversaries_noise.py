@@ -64,7 +64,7 @@ from zetadp.trainer.engine.noise.watched_parts import Passes
 # By default each kind of noise at one of the shapes.
 @pytest.mark.parametrize(("kind", "shape"), chosen(LOOPS, LOOPS[1:3]))
 class TestTheLoop:
-    @pytest.mark.parametrize("broken", BROKEN)
+    @pytest.mark.parametrize("broken", thinned(BROKEN, every=2))
     def test_finds_every_broken_release(
         self, kind: type[Any], shape: tuple[int, int], broken: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -99,7 +99,7 @@ FOUND = [
 ]
 
 
-@pytest.mark.parametrize(("mechanism", "broken", "shape"), chosen(FOUND, [one for one in FOUND if one.values[2] == SHAPES[0]]))
+@pytest.mark.parametrize(("mechanism", "broken", "shape"), chosen(FOUND, [one for one in FOUND if one.values[2] == SHAPES[0]][::2]))
 def test_every_mechanism_s_broken_noise_is_found(mechanism: Noise, broken: str, shape: tuple[int, int]) -> None:
     for seed in range(5):
         assert not watched(mechanism, (BROKEN | FIXED)[broken], shape, seed).is_as_claimed
@@ -112,7 +112,7 @@ def test_noise_that_cancels_itself_at_any_distance_is_found_over_more_numbers(me
 
 
 @pytest.mark.parametrize("numbers", [97, 98, 99, 100])
-@pytest.mark.parametrize("mechanism", [GAUSSIAN, CIRCULAR, LAPLACE], ids=["real", "circular", "laplace"])
+@pytest.mark.parametrize("mechanism", thinned([GAUSSIAN, CIRCULAR, LAPLACE], every=3), ids=["real", "circular", "laplace"])
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_halves_of_any_length_are_found_at_either_middle(mechanism: Noise, numbers: int, sign: float) -> None:
     def from_the_earlier_middle(noise: Tensor, _before: Sequence[Tensor]) -> Tensor:
@@ -132,7 +132,7 @@ def test_right_noise_passes_with_every_seed(mechanism: Noise) -> None:
         assert watched(mechanism, honest, shape).is_as_claimed
 
 
-@pytest.mark.parametrize("correlation", [0.0, 0.99, -0.9999])
+@pytest.mark.parametrize("correlation", thinned([0.0, 0.99, -0.9999], every=3))
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_very_uneven_noise_keeps_its_digits(correlation: float, dtype: torch.dtype) -> None:
     mechanism = ComplexGaussian(std_real=1.0, std_imag=1e-3, correlation=correlation, sensitivity=L2)
@@ -165,7 +165,7 @@ def test_releases_of_several_lengths_and_of_more_numbers_than_are_added_pass(mon
         assert not watched(GAUSSIAN, FAR["every third noise"], (100, 60)).is_as_claimed
 
 
-@pytest.mark.parametrize("numbers", [1, 2, 7, 100, 4096, 9001])
+@pytest.mark.parametrize("numbers", thinned([1, 2, 7, 100, 4096, 9001], every=3))
 @pytest.mark.parametrize("mechanism", [GAUSSIAN, CIRCULAR, ROUND, UNEVEN], ids=["real", "circular", "nearly circular", "uneven"])
 def test_one_pass_of_the_kernel_sums_up_what_several_do(mechanism: Noise, numbers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if kernel.COMPILED is None:
@@ -228,7 +228,7 @@ def test_a_byte_a_number_of_the_last_noise_is_kept_in_one_pass(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("mechanism", [GAUSSIAN, CIRCULAR, ROUND], ids=["real", "circular", "nearly circular"])
-@pytest.mark.parametrize("numbers", [2, 7, 100, 9001])
+@pytest.mark.parametrize("numbers", thinned([2, 7, 100, 9001], every=2))
 def test_rounded_noise_never_makes_a_product_longer(mechanism: Gaussian | ComplexGaussian, numbers: int) -> None:
     """Sums of absolute products with what is kept are at most those with the noise itself, and nearly as large where noise comes again."""
     noise = torch.randn(numbers, generator=torch.Generator().manual_seed(numbers)) * mechanism.noise_scale
@@ -240,7 +240,7 @@ def test_rounded_noise_never_makes_a_product_longer(mechanism: Gaussian | Comple
     assert numbers < 100 or float(kept @ noise) > 0.96 * float(noise @ noise)
 
 
-@pytest.mark.parametrize("size", [2, 10, 4096, 5000])
+@pytest.mark.parametrize("size", thinned([2, 10, 4096, 5000], every=2))
 @pytest.mark.parametrize("mechanism", [GAUSSIAN, CIRCULAR, ROUND], ids=["real", "circular", "nearly circular"])
 def test_parts_of_a_release_are_looked_at_as_the_whole(mechanism: Noise, size: int) -> None:
     generator, seen = torch.Generator().manual_seed(size), []

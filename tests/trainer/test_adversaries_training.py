@@ -178,7 +178,7 @@ def test_every_layer_and_clipping_passes_and_a_hundredth_too_much_does_not(
                 check_contributions(clipped, plan_of(of), of.bound)
 
 
-@pytest.mark.parametrize("bound", [SMALLEST_BOUND, 1e-3, 1e30])
+@pytest.mark.parametrize("bound", thinned([SMALLEST_BOUND, 1e-3, 1e30], every=3))
 @pytest.mark.parametrize("clipping_with", [lambda bound: FlatClipping(bound=bound), lambda bound: PerLayerClipping(bound=bound), adaptive])
 def test_every_layer_of_a_network_is_tried_at_every_bound(
     clipping_with: Callable[[float], Clipping], bound: float, monkeypatch: pytest.MonkeyPatch
@@ -205,7 +205,7 @@ def test_every_layer_of_a_network_is_tried_at_every_bound(
 
 
 @pytest.mark.parametrize("name", thinned(SPECTRAL_CASES, every=4))
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("order", thinned(ORDERS, every=2))
 def test_filtered_gradients_are_tried_as_they_are_released(name: str, order: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = SPECTRAL_CASES[name]
     problem = problem_of(replace(case, network=lambda stream: nn.Sequential(case.network(stream))), None)

@@ -114,6 +114,7 @@ def test_all_stop_where_one_wants_to(seen: list[dict[str, Tensor]]) -> None:
         assert member["stops"].tolist() == [True, False]
 
 
+@pytest.mark.slow
 def test_a_member_that_dies_ends_the_work_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(TeamFailed, match="process 1 of the team ended early with status 9"):
         launch(2, CPU, tmp_path, _die)

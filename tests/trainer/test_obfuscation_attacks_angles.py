@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+from tests.selection import thinned
 from tests.trainer.obfuscation_schemes import Plain, RandomConvolution, attacker, digits, generator, made_up
 from zetadp.trainer.algorithms.obfuscation.attacks import quadratures
 from zetadp.trainer.algorithms.obfuscation.attacks.angles import (
@@ -93,7 +94,7 @@ TABLE = [
 ]
 
 
-@pytest.mark.parametrize(("real", "imaginary", "attack", "place", "error"), TABLE)
+@pytest.mark.parametrize(("real", "imaginary", "attack", "place", "error"), thinned(TABLE, every=3))
 def test_moments_err_as_the_errata_found(real: Draw, imaginary: Draw, attack: str, place: int, error: float) -> None:
     assert error / 1.5 < moment_errors(real, imaginary)[attack][place] < 1.5 * error
 

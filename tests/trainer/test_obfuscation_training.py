@@ -109,7 +109,7 @@ def test_the_model_file_holds_weights_and_statistics(tmp_path: Path) -> None:
             {"method": _method("additional_layers"), "optimizer": {"kind": "nadam", "learning_rate": 0.001}},
             {"method": SOUND, "evaluation": {"kind": "none"}},
         ],
-        every=4,
+        every=3,
     ),
 )
 def test_a_stopped_run_continues_to_the_same_model(changes: dict[str, Any], tmp_path: Path) -> None:

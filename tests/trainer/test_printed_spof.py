@@ -83,7 +83,7 @@ def masks(net):
 # --- the arithmetic, beside the calculators' ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("c", [0.0, 0.4, 2.5])
+@pytest.mark.parametrize("c", thinned([0.0, 0.4, 2.5], every=3))
 def test_algorithm_1_is_the_published_formulas_on_every_row(c):
     net, epsilon, drawn = network(), 0.7, laplace(2 * ROWS * FEATURES).view(2, ROWS, FEATURES)
     weights = parameters(c)
@@ -103,7 +103,7 @@ def test_algorithm_1_is_the_published_formulas_on_every_row(c):
         np.testing.assert_allclose(found[name].numpy(), value, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("bound", [4.0, 0.3])
+@pytest.mark.parametrize("bound", thinned([4.0, 0.3], every=2))
 def test_algorithm_2_is_the_published_formulas_on_every_row(bound):
     net, epsilon, drawn = network(), 0.7, laplace(ROWS * FEATURES).view(ROWS, FEATURES)
     seen = sensed(net, parameters(), rows(), masks(net), 0.0, FixedNoise())
@@ -155,7 +155,7 @@ def test_the_noisy_polynomials_slope_is_the_derivative_of_equation_13():
     torch.testing.assert_close(found, logits.grad, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("deviation", [0.5, 2.0])
+@pytest.mark.parametrize("deviation", thinned([0.5, 2.0], every=2))
 def test_environmental_noise_has_its_deviation(deviation):
     net = Autoencoder.of(SHAPE, torch.device("cpu"))
     many = rows().repeat(2000, 1)
@@ -187,7 +187,7 @@ def run(spec, folder):
     return load_train(spec)(spec, spec.plan(), runtime, folder, report=lambda _event: None, should_stop=lambda: False)
 
 
-@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("kind", thinned(BOTH, every=2))
 def test_nothing_is_claimed_of_a_printed_algorithm(kind, tmp_path):
     spec = small(kind, epsilon=1e-3, optimizer={"kind": "sgd", "learning_rate": 1e-9})
     plan = spec.plan()
@@ -207,7 +207,7 @@ def test_the_reason_names_the_errata(kind, rows_named):
     assert "isn't private at any epsilon" in reason
 
 
-@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("kind", thinned(BOTH, every=2))
 def test_a_step_of_the_job_gives_its_row_away(kind, tmp_path):
     """Two published states and the learning rate: the difference is one update, in float32."""
     rate = 1e-4

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
+from tests.selection import chosen, thinned
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import ALGORITHMS, AnyTrainingSpec, RuntimeSpec
 from zetadp.trainer.child import run_request
@@ -79,7 +80,7 @@ def model_in(folder: Path) -> bytes:
     return (folder / "artifacts" / "model.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize("stops_after", [(), (3,), (2, 5)])
+@pytest.mark.parametrize("stops_after", chosen([(), (3,), (2, 5)], [(2, 5)]))
 def test_a_run_is_repeated_to_the_bit_however_often_it_was_interrupted(tmp_path: Path, stops_after: tuple[int, ...]) -> None:
     request = request_of()
     recorded = read_releases(ran(request, tmp_path / "run", stops_after))
@@ -125,7 +126,7 @@ def killed_after(step: int) -> Callable[[], bool]:
     return look
 
 
-@pytest.mark.parametrize("step", [0, 3])
+@pytest.mark.parametrize("step", thinned([0, 3], every=2))
 def test_what_a_killed_process_lost_is_not_repeated(tmp_path: Path, step: int) -> None:
     request = request_of()
     with pytest.raises(Killed):
@@ -138,7 +139,7 @@ def test_what_a_killed_process_lost_is_not_repeated(tmp_path: Path, step: int) -
     assert model_in(tmp_path / "again") == model_in(tmp_path / "run")
 
 
-@pytest.mark.parametrize("step", [1, 5, 8])
+@pytest.mark.parametrize("step", thinned([1, 5, 8], every=3))
 def test_where_a_run_departed_is_said(tmp_path: Path, step: int) -> None:
     request = request_of()
     lines = ran(request, tmp_path / "run").splitlines()
@@ -150,7 +151,7 @@ def test_where_a_run_departed_is_said(tmp_path: Path, step: int) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "secret"),
-    [({}, bytes(32)), ({"optimizer": {"kind": "sgd", "learning_rate": 0.25}}, SECRET), ({"clipping_bound": 0.5}, SECRET)],
+    thinned([({}, bytes(32)), ({"optimizer": {"kind": "sgd", "learning_rate": 0.25}}, SECRET), ({"clipping_bound": 0.5}, SECRET)], every=2),
 )
 def test_another_key_plan_or_setting_departs(tmp_path: Path, changes: dict[str, object], secret: bytes) -> None:
     recorded = read_releases(ran(request_of(), tmp_path / "run"))
@@ -216,7 +217,7 @@ def test_all_that_can_be_repeated_are_tried() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", REPEATABLE)
+@pytest.mark.parametrize("algorithm", thinned(REPEATABLE, every=3))
 def test_every_algorithm_is_repeated_to_the_bit(algorithm: str, tmp_path: Path) -> None:
     request = example_with(algorithm)
     recorded = read_releases(ran(request, tmp_path / "run"))
@@ -243,7 +244,7 @@ def test_a_single_release_is_compared(tmp_path: Path) -> None:
     assert repeated(request, read_releases(written.replace(digest, "0" * 64)), tmp_path / "other").departed == (0, 1)
 
 
-@pytest.mark.parametrize("algorithm", ["spof", "obfuscation"])
+@pytest.mark.parametrize("algorithm", thinned(["spof", "obfuscation"], every=2))
 @pytest.mark.parametrize("stops_after", [(2, 5), (4, 4)])
 def test_its_steps_are_repeated_attempt_by_attempt(algorithm: str, stops_after: tuple[int, ...], tmp_path: Path) -> None:
     request = example_with(algorithm)

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tests.selection import thinned
 from tests.trainer.test_adversaries_training import SAMPLERS
 from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer.engine import Alone, SeededRandomness
@@ -73,7 +74,7 @@ def law_of(statistic: Callable[[tuple[int, ...]], float], trials: int, counts: i
     return found
 
 
-@pytest.mark.parametrize("probability", [0.1, 0.3, 0.8])
+@pytest.mark.parametrize("probability", thinned([0.1, 0.3, 0.8], every=3))
 def test_bounds_hold_for_independent_counts(probability: float) -> None:
     single = law_of(lambda values: float(values[0]), 9, 1, probability)
     tails(single, lambda k: count_log_tail(round(k), 9, probability), upwards_only=False)
@@ -109,14 +110,14 @@ def test_bounds_hold_for_samples_whose_units_depend_on_each_other(most: int | No
 # Verdicts
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", thinned(EVERY, every=2))
 def test_right_samples_pass_with_every_seed(name: str) -> None:
     for seed in range(20):
         found = watched(EVERY[name], seed).findings(Alone(), CPU)
         assert (found.status, found.samples) == ("consistent", 60)
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", thinned(EVERY, every=3))
 def test_right_samples_fail_no_more_often_than_is_computed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sample_watch, "ERROR", 0.2)
     failed = sum(not watched(EVERY[name], seed, steps=20).is_as_planned for seed in range(100))

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from safetensors import safe_open
 from torch import Tensor
 
+from tests.selection import thinned
 from zetadp.accountants.events import (
     Event,
     FixedSizeSampled,
@@ -94,7 +95,7 @@ def _turns(samples: list[list[int]]) -> list[int]:
     return [sum(unit in sample for sample in map(set, samples)) for unit in range(UNITS)]
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("name", thinned(SAMPLERS, every=2))
 def test_the_loop_draws_what_the_event_says(name: str, spec_json: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec, seen = _spec(spec_json, name), _Seen()
     seen.watch(monkeypatch)
@@ -147,7 +148,7 @@ def _run_in_two(spec: ZetaDpSgd, folder: Path, stop: int) -> Tensor:
     return stopped.parameters
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("name", thinned(SAMPLERS, every=3))
 def test_a_resumed_run_with_a_seed_is_the_uninterrupted_one(name: str, spec_json: dict[str, Any], tmp_path: Path) -> None:
     spec, model = _spec(spec_json, name), "artifacts/model.safetensors"
     load_train(spec)(spec, spec.plan(), RUNTIME, tmp_path / "whole", report=lambda _event: None, should_stop=lambda: False)
@@ -194,7 +195,7 @@ class _Encoded:
         patch.setattr(BandedSums, "encoded", encoded)
 
 
-@pytest.mark.parametrize("numbers", ["complex", "real_pairs"])
+@pytest.mark.parametrize("numbers", thinned(["complex", "real_pairs"], every=2))
 def test_noise_is_added_to_weighted_sums_of_the_last_steps(
     numbers: str, spec_json: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

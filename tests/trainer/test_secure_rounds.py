@@ -12,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
-from tests.selection import chosen
+from tests.selection import chosen, thinned
 from tests.trainer.federation_harness import DATA, NUMBERS
 from tests.trainer.secure_harness import PARAMETERS, SITES, Sites, expected, total
 from zetadp.mechanisms.errors import InvalidParameter
@@ -56,7 +56,7 @@ def test_a_round_is_the_sum_of_all_sites_whose_statements_are_of_masked_integers
     assert [site.arrived for site in records] == [2] * SITES
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", thinned(STEPS, every=2))
 def test_a_site_that_drops_out_is_in_the_sum_or_isnt(tmp_path: Path, step: str) -> None:
     sites = Sites(tmp_path)
     sites.lost = {(1, later) for later in STEPS[STEPS.index(step) :]}
@@ -76,7 +76,7 @@ def test_a_site_that_comes_back_is_waited_for_again(tmp_path: Path) -> None:
     assert found[-1] == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("step", ["shares", "masked", "agreed", "revealed"])
+@pytest.mark.parametrize("step", thinned(["shares", "masked", "agreed", "revealed"], every=2))
 def test_a_round_that_too_few_stay_in_gives_nothing_and_the_next_one_goes_on(tmp_path: Path, step: str) -> None:
     sites = Sites(tmp_path)
     rounds = sites.rounds()
@@ -90,7 +90,7 @@ def test_a_round_that_too_few_stay_in_gives_nothing_and_the_next_one_goes_on(tmp
     assert len(sites.draws) == len(set(sites.draws))
 
 
-@pytest.mark.parametrize("step", ["masked", "agreed", "revealed"])
+@pytest.mark.parametrize("step", thinned(["masked", "agreed", "revealed"], every=3))
 def test_a_coordinator_that_dies_in_a_round_gets_nothing_of_it_afterwards(tmp_path: Path, step: str) -> None:
     sites = Sites(tmp_path)
 
@@ -240,7 +240,7 @@ WRONG: dict[str, tuple[dict[str, Any], int]] = {
 """What a site's header says that isn't so, and how many bytes are missing."""
 
 
-@pytest.mark.parametrize("what", WRONG)
+@pytest.mark.parametrize("what", thinned(WRONG, every=2))
 def test_a_masked_statement_that_doesnt_fit_isnt_in_the_sum(tmp_path: Path, what: str) -> None:
     sites, (lie, missing) = Sites(tmp_path), WRONG[what]
 
@@ -258,7 +258,7 @@ def test_a_masked_statement_that_doesnt_fit_isnt_in_the_sum(tmp_path: Path, what
     assert [one.answered for one in rounds.standing()] == [True, False, True, True]
 
 
-@pytest.mark.parametrize("other", [{"bits": 20}, {"factor": 1.0}, {"held": 7.0}, {"honest": 3}, {"widened": 1.001}])
+@pytest.mark.parametrize("other", thinned([{"bits": 20}, {"factor": 1.0}, {"held": 7.0}, {"honest": 3}, {"widened": 1.001}], every=3))
 def test_sites_with_another_grid_have_no_sum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: dict[str, float]) -> None:
     sites = Sites(tmp_path)
     plain = requests.share_grid

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from safetensors.torch import load
 
+from tests.selection import thinned
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import RuntimeSpec, ZetaDpSgd, load_train
 from zetadp.trainer.data import (
@@ -95,29 +96,32 @@ PUBLIC = {"kind": "public_held_out"}
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        {"evaluation": PUBLIC},
-        {"evaluation": {"kind": "private_accuracy", "noise_std": 5.0, "every_steps": 3}},
-        {"clipping": {"kind": "per_layer"}, "audit": {"kind": "canaries", "canaries": 100}},
-        {"augmentation": {"copies": 2, "phase": True}, "audit": {"kind": "canaries", "canaries": 100}},
-        {
-            "augmentation": {"copies": 2, "phase": True},
-            "model": {
-                "kind": "sequential",
-                "numbers": "complex",
-                "layers": [{"kind": "fourier"}, {"kind": "dropout", "probability": 0.5}, {"kind": "linear", "outputs": 3}],
-                "head": "magnitude",
+    thinned(
+        [
+            {"evaluation": PUBLIC},
+            {"evaluation": {"kind": "private_accuracy", "noise_std": 5.0, "every_steps": 3}},
+            {"clipping": {"kind": "per_layer"}, "audit": {"kind": "canaries", "canaries": 100}},
+            {"augmentation": {"copies": 2, "phase": True}, "audit": {"kind": "canaries", "canaries": 100}},
+            {
+                "augmentation": {"copies": 2, "phase": True},
+                "model": {
+                    "kind": "sequential",
+                    "numbers": "complex",
+                    "layers": [{"kind": "fourier"}, {"kind": "dropout", "probability": 0.5}, {"kind": "linear", "outputs": 3}],
+                    "head": "magnitude",
+                },
             },
-        },
-        {
-            "model": {
-                "kind": "sequential",
-                "numbers": "complex",
-                "layers": [{"kind": "fourier"}, {"kind": "linear", "outputs": 3}],
-                "head": "magnitude",
-            }
-        },
-    ],
+            {
+                "model": {
+                    "kind": "sequential",
+                    "numbers": "complex",
+                    "layers": [{"kind": "fourier"}, {"kind": "linear", "outputs": 3}],
+                    "head": "magnitude",
+                }
+            },
+        ],
+        every=3,
+    ),
 )
 def test_records_on_disk_give_the_same_model_and_figures_as_records_in_memory(
     changes: dict[str, Any], spec_json: dict[str, Any], uploaded: Callable[..., Path], tmp_path: Path
@@ -126,6 +130,7 @@ def test_records_on_disk_give_the_same_model_and_figures_as_records_in_memory(
     _alike(_spec(spec_json, **changes), tmp_path)
 
 
+@pytest.mark.slow
 def test_users_are_units_with_records_on_disk_too(spec_json: dict[str, Any], uploaded: Callable[..., Path], tmp_path: Path) -> None:
     uploaded(_data(users=True), "patient")
     privacy = {**spec_json["privacy"], "unit": "patient"}
@@ -241,7 +246,7 @@ def _overwrite(path: Path) -> None:
     os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
 
 
-@pytest.mark.parametrize("change", [_cut, _overwrite])
+@pytest.mark.parametrize("change", thinned([_cut, _overwrite], every=2))
 def test_file_that_changes_during_training_ends_it_with_its_name_and_releases_nothing_of_that_step(
     change: Callable[[Path], None], spec_json: dict[str, Any], uploaded: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -294,6 +299,7 @@ def test_facts_of_volumes_on_disk_are_those_of_their_arrays(fastmri: Path) -> No
     assert facts_on_disk(spec, stored) == facts_of(spec, spec.read()) == data_set_facts(spec)
 
 
+@pytest.mark.slow
 def test_reconstruction_from_volumes_on_disk_gives_the_same_model_and_figures(
     fastmri: Path, spec_json: dict[str, Any], tmp_path: Path
 ) -> None:

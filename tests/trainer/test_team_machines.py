@@ -127,6 +127,7 @@ def test_two_hosts_train_the_model_that_one_does(tmp_path: Path, spec: ZetaDpSgd
     assert models[0] == models[1]
 
 
+@pytest.mark.slow
 def test_a_machine_without_the_checkpoint_goes_on_from_the_first_ones(tmp_path: Path, spec: ZetaDpSgd) -> None:
     longer, at = spec.model_copy(update={"steps": 150}), port()
     machines = [forked(tmp_path / f"machine {machine}", longer, machine, at) for machine in (0, 1)]

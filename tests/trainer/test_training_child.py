@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from tests.app.forked import Command
+from tests.trainer.forked import training
 from zetadp.mechanisms.errors import CalibrationFailed
 from zetadp.trainer import RuntimeSpec, ZetaDpSgd, load_train
 from zetadp.trainer.child import failure_reason
@@ -130,10 +132,11 @@ def test_a_misspelled_field_fails_with_its_name_on_one_line(spec: ZetaDpSgd, tmp
     request = json.loads((tmp_path / "request.json").read_text())
     request["spec"]["clipping_bonud"] = request["spec"].pop("clipping_bound")
     (tmp_path / "request.json").write_text(json.dumps(request))
-    events, errors, status = _finish(_start(tmp_path))
-    assert status == FAILED
+    process = Command(tmp_path / "streams", str(tmp_path), program=training)
+    assert process.wait() == FAILED
+    events = [EVENT.validate_json(line) for line in process.stdout.splitlines()]
     assert events == [Failed(reason="request.json: spec.zeta_dp_sgd.clipping_bound: Field required")]
-    assert "Traceback" in errors
+    assert "Traceback" in process.stderr
 
 
 @pytest.mark.slow
