@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
-from tests.selection import chosen, thinned
+from tests.selection import thinned
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import ALGORITHMS, AnyTrainingSpec, RuntimeSpec
 from zetadp.trainer.child import run_request
@@ -80,7 +80,7 @@ def model_in(folder: Path) -> bytes:
     return (folder / "artifacts" / "model.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize("stops_after", chosen([(), (3,), (2, 5)], [(2, 5)]))
+@pytest.mark.parametrize("stops_after", [pytest.param((), marks=pytest.mark.slow), pytest.param((3,), marks=pytest.mark.slow), (2, 5)])
 def test_a_run_is_repeated_to_the_bit_however_often_it_was_interrupted(tmp_path: Path, stops_after: tuple[int, ...]) -> None:
     request = request_of()
     recorded = read_releases(ran(request, tmp_path / "run", stops_after))
