@@ -272,8 +272,3 @@ def run_named(name: str, folder: Path) -> CertificateInput:
     document = json.loads(json.dumps(KINDS | SETTINGS))[name]
     finished = run_of(document, folder / name) if name in KINDS else finished_run(folder / name, **document)
     return replace(finished, job_id=name)
-
-
-def runs(folder: Path) -> dict[str, CertificateInput]:
-    """A finished run of every kind."""
-    return {name: run_named(name, folder) for name in KINDS}

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar, final
 
 import rfc8785
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -36,6 +36,7 @@ from zetadp.trainer.specs.obfuscation.methods import NoisyRotation
 from zetadp.trainer.specs.report import MetricName, RunReport
 from zetadp.trainer.specs.shares import share_grid
 
+Made = TypeVar("Made")
 STEPS = 40
 MODEL = b"not really a model"
 PARAMETERS = 2500
@@ -53,6 +54,18 @@ SPEC: dict[str, object] = {
     "steps": STEPS,
     "evaluation": {"kind": "public_held_out"},
 }
+
+
+@final
+class MadeWhenAsked(dict[str, Made], Generic[Made]):
+    """By its name, what is made when it is first asked for: few tests of a module need every kind."""
+
+    def __init__(self, make: Callable[[str], Made]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, name: str) -> Made:
+        return self.setdefault(name, self._make(name))
 
 
 def finished_run(directory: Path, **changes: object) -> CertificateInput:

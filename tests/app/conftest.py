@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.app.certificate_kinds import run_named, runs, write_table
-from tests.app.certificates_harness import finished_run
+from tests.app.certificate_kinds import run_named, write_table
+from tests.app.certificates_harness import MadeWhenAsked, finished_run
 from tests.remembered import accounted_once
 from zetadp.app.certificates.facts.statement import PrivacyCertificate
 from zetadp.app.certificates.issuing.issue import CertificateInput, issue_certificate
@@ -73,19 +73,19 @@ def issued(folder: Path, settings: Settings, table_of_kinds: None) -> Callable[[
 
 @pytest.fixture(scope="module")
 def finished(folder: Path, table_of_kinds: None) -> dict[str, CertificateInput]:
-    return runs(folder / "kinds")
+    return MadeWhenAsked(lambda name: run_named(name, folder / "kinds"))
 
 
 @pytest.fixture(scope="module")
 def envelopes(finished: dict[str, CertificateInput], settings: Settings) -> dict[str, bytes]:
-    return {name: issue_certificate(run, settings) for name, run in finished.items()}
+    return MadeWhenAsked(lambda name: issue_certificate(finished[name], settings))
 
 
 @pytest.fixture(scope="module")
 def predicates(envelopes: dict[str, bytes]) -> dict[str, PrivacyCertificate]:
-    return {name: read(envelope) for name, envelope in envelopes.items()}
+    return MadeWhenAsked(lambda name: read(envelopes[name]))
 
 
 @pytest.fixture(scope="module")
 def texts(predicates: dict[str, PrivacyCertificate]) -> dict[str, str]:
-    return {name: describe(predicate) for name, predicate in predicates.items()}
+    return MadeWhenAsked(lambda name: describe(predicates[name]))

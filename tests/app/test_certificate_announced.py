@@ -14,6 +14,7 @@ from sqlalchemy import delete
 from tests.app.announced_harness import Announcing, Authority
 from tests.app.certificate_kinds import BASELINE
 from tests.app.certificates_harness import details, finished_run, lied, run_of
+from tests.selection import thinned
 from zetadp.app.certificates.facts.report import Status, VerificationReport
 from zetadp.app.certificates.issuing.issue import CertificateInput
 from zetadp.app.certificates.log.entries import CERTIFICATE, certificate_entry, plan_entry, plan_statement_of
@@ -114,6 +115,7 @@ def test_what_earlier_plans_guarantee_is_added_up(house: Announcing, tmp_path: P
     assert (announced.earlier.delta, announced.earlier.certified, announced.earlier.unguaranteed) == ("0.00002", 0, 0)
 
 
+@pytest.mark.slow
 def test_another_split_is_the_same_data_set_and_another_tenant_is_not(house: Announcing, tmp_path: Path) -> None:
     fresh = Announcing(Settings(data_dir=tmp_path / "data"), run_of(BASELINE, tmp_path / "one"))
     _, first = fresh.began()
@@ -135,6 +137,7 @@ def test_a_later_attempt_of_the_same_plan_is_no_further_training(house: Announci
     assert house.began(job_id, attempt=2) == (job_id, first)
 
 
+@pytest.mark.slow
 def test_an_attempt_with_other_code_logs_its_plan_again(house: Announcing, monkeypatch: pytest.MonkeyPatch) -> None:
     job_id, first = house.began()
     monkeypatch.setattr(announcing, "code_manifest", lambda: b"other code")
@@ -190,6 +193,7 @@ def test_training_that_began_without_a_logged_plan_gets_none(house: Announcing) 
         house.began("unplanned", attempt=2)
 
 
+@pytest.mark.slow
 def test_a_head_that_nobody_stamped_before_its_worker_was_lost_is_stamped_by_the_next(
     house: Announcing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,16 +233,19 @@ def test_policies_refuse_what_was_not_announced(house: Announcing, certified: tu
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        {"announced.index": 0},
-        {"announced.number": 1},
-        {"announced.data_set": "0" * 32},
-        {"announced.attempt": 2},
-        {"announced.head_size": 99},
-        {"announced.earlier": {"certified": 2, "unlike": 0, "unguaranteed": 0}},
-        {"job.id": "another"},
-        {"ledger": {"ledger": "a" * 32, "reservation": "b" * 32, "entry": 1, "sha256": "0" * 64}},
-    ],
+    thinned(
+        [
+            {"announced.index": 0},
+            {"announced.number": 1},
+            {"announced.data_set": "0" * 32},
+            {"announced.attempt": 2},
+            {"announced.head_size": 99},
+            {"announced.earlier": {"certified": 2, "unlike": 0, "unguaranteed": 0}},
+            {"job.id": "another"},
+            {"ledger": {"ledger": "a" * 32, "reservation": "b" * 32, "entry": 1, "sha256": "0" * 64}},
+        ],
+        every=2,
+    ),
 )
 def test_what_the_certificate_says_of_its_plan_is_what_was_logged(
     house: Announcing, certified: tuple[bytes, Proofs], changes: dict[str, object]
@@ -309,6 +316,7 @@ def test_stamps_by_others_on_other_heads_or_twice_by_one_do_not_count(
     assert "and 1 more stamped it" in details(verified(house, envelope, two, both), "time_stamps", Status.PASSED)
 
 
+@pytest.mark.slow
 def test_every_changed_byte_of_a_stamp_is_refused(certified: tuple[bytes, Proofs], clock: Authority) -> None:
     proofs = certified[1]
     assert proofs.plan is not None
@@ -325,7 +333,7 @@ def test_every_changed_byte_of_a_stamp_is_refused(certified: tuple[bytes, Proofs
         assert found == known  # bytes that carry nothing: the answer's free text or an encoding of the same
 
 
-@pytest.mark.parametrize("stamp", ["A", "AAAAA", "AA", "AAA=="])
+@pytest.mark.parametrize("stamp", thinned(["A", "AAAAA", "AA", "AAA=="], every=4))
 def test_proofs_with_a_stamp_that_is_not_base64_are_answered(
     house: Announcing, certified: tuple[bytes, Proofs], clock: Authority, stamp: str
 ) -> None:

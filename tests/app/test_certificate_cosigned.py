@@ -110,6 +110,7 @@ def test_until_the_witnesses_were_asked_proofs_say_so(house: Announcing, witness
     assert verify(envelope, jwks(house.settings), None, house.evidence(later), demand(witnesses)).verdict == "valid"
 
 
+@pytest.mark.slow
 def test_the_command_waits_until_the_witnesses_were_asked(
     certified: tuple[bytes, Proofs], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -158,6 +159,7 @@ def test_a_second_history_by_the_services_own_keys_is_refused(
     assert "0 of 3 witnesses signed the head that its plan is under" in details(report, "witnesses")
 
 
+@pytest.mark.slow
 def test_without_enough_witnesses_nothing_begins(house: Announcing, run: CertificateInput, tmp_path: Path) -> None:
     lonely = Announcing(Settings(data_dir=tmp_path / "lonely", witnesses=house.settings.witnesses, least_witnesses=2), run)
     with pytest.raises(NotAnnounced, match="no witnesses signed the log with its plan, and at least 2 must"):
@@ -170,6 +172,7 @@ def test_without_enough_witnesses_nothing_begins(house: Announcing, run: Certifi
     broken.database.close()
 
 
+@pytest.mark.slow
 def test_a_signature_on_another_text_than_the_head_is_not_kept(run: CertificateInput, tmp_path: Path) -> None:
     sly = Sly()
     with serving(sly) as address:

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.app.announced_harness import Announcing, Authority, Unfenced
 from tests.app.certificate_kinds import BASELINE
 from tests.app.certificates_harness import details, finished_run, lied, run_of
+from tests.selection import thinned
 from zetadp.app.certificates.errors import SigningKeyUnusable
 from zetadp.app.certificates.facts.announced import AnnouncedFacts
 from zetadp.app.certificates.facts.report import Status
@@ -90,6 +91,7 @@ def test_what_signs_a_head_later_is_not_counted_at_a_later_attempt(house: Announ
     assert (announced.time_stamps, announced.cosignatures) == (1, 0)
 
 
+@pytest.mark.slow
 def test_of_one_head_that_two_workers_had_signed_every_signer_is_kept_once(house: Announcing, clocks: tuple[Authority, Authority]) -> None:
     _, announced = house.began()
     keys = {name: Ed25519PrivateKey.generate() for name in "abc"}
@@ -104,6 +106,7 @@ def test_of_one_head_that_two_workers_had_signed_every_signer_is_kept_once(house
     assert (len(second.time_stamps), second.time_stamps[0]) == (2, first.time_stamps[0])
 
 
+@pytest.mark.slow
 def test_no_head_has_more_stamps_than_proofs_hold(
     house: Announcing, monkeypatch: pytest.MonkeyPatch, clocks: tuple[Authority, Authority]
 ) -> None:
@@ -115,6 +118,7 @@ def test_no_head_has_more_stamps_than_proofs_hold(
         assert len(keep_head(session, signed, [clocks[1].stamp(head.text)]).time_stamps) == 1
 
 
+@pytest.mark.slow
 def test_a_beacon_is_one_of_what_is_kept(house: Announcing, monkeypatch: pytest.MonkeyPatch, clocks: tuple[Authority, Authority]) -> None:
     # Two plans under one head: the second one's worker finds it stamped already.
     monkeypatch.setattr(announcing, "is_repeatable", lambda *_: True)
@@ -153,7 +157,9 @@ def test_proofs_with_fewer_stamps_or_signatures_than_the_certificate_states_are_
     assert verify(envelope, jwks(house.settings), None, house.evidence(proofs)).verdict == "valid"
 
 
-@pytest.mark.parametrize(("kind", "names", "expected"), [(ED25519, "a", "is a log's"), (4, "ab", "the same key"), (4, "a" * 32, "at most")])
+@pytest.mark.parametrize(
+    ("kind", "names", "expected"), thinned([(ED25519, "a", "is a log's"), (4, "ab", "the same key"), (4, "a" * 32, "at most")], every=3)
+)
 def test_a_key_counts_for_one_witness(tmp_path: Path, kind: int, names: str, expected: str) -> None:
     shared = Ed25519PrivateKey.generate().public_key().public_bytes_raw()
     raws = [shared if len(names) < 3 else Ed25519PrivateKey.generate().public_key().public_bytes_raw() for _ in names]
@@ -173,6 +179,7 @@ def test_no_witness_is_named_like_a_log(tmp_path: Path) -> None:
         witnesses_in(tmp_path / "witnesses")
 
 
+@pytest.mark.slow
 def test_an_error_that_nobody_expects_is_not_taken_for_a_witness_that_does_not_answer(
     house: Announcing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,12 +265,15 @@ def test_what_a_passed_check_of_the_plan_leaves_open_is_said(house: Announcing) 
 
 @pytest.mark.parametrize(
     ("finished", "seconds", "expected"),
-    [
-        ("9999-12-31T23:59:59Z", 10**12, "less than"),
-        ("0001-01-01T00:00:00Z", 10**12, "after the run had ended"),
-        ("9999-12-31T23:59:59-12:00", 0, ""),
-        ("0001-01-01T00:00:00+14:00", 0, "after the run had ended"),
-    ],
+    thinned(
+        [
+            ("9999-12-31T23:59:59Z", 10**12, "less than"),
+            ("0001-01-01T00:00:00Z", 10**12, "after the run had ended"),
+            ("9999-12-31T23:59:59-12:00", 0, ""),
+            ("0001-01-01T00:00:00+14:00", 0, "after the run had ended"),
+        ],
+        every=3,
+    ),
 )
 def test_any_time_that_a_certificate_may_state_is_compared(house: Announcing, finished: str, seconds: int, expected: str) -> None:
     envelope, _ = house.ended(*house.began())

@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 from tests.app.access_harness import made, shown
 from tests.app.certificates_harness import finished_run
 from tests.app.jobs_harness import ADMIN_KEY, environment, serving, settings, stream, submit, working
+from tests.selection import thinned
 from zetadp.app.access.scopes import Scope
 from zetadp.app.certificates.errors import SigningKeyRevoked
 from zetadp.app.certificates.issuing.issue import CertificateInput
@@ -103,16 +104,19 @@ def test_every_job_that_succeeds_has_an_entry(service: Service) -> None:
 
 @pytest.mark.parametrize(
     ("form", "accept", "media_type"),
-    [
-        (None, None, "application/vnd.dsse.envelope.v1+json"),
-        (None, "application/json", "application/vnd.dsse.envelope.v1+json"),
-        (None, "application/jose", "application/jose"),
-        ("jws", "text/html", "application/jose"),
-        (None, "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8", "text/html; charset=utf-8"),
-        ("html", None, "text/html; charset=utf-8"),
-        ("pdf", None, "application/pdf"),
-        (None, "application/pdf", "application/pdf"),
-    ],
+    thinned(
+        [
+            (None, None, "application/vnd.dsse.envelope.v1+json"),
+            (None, "application/json", "application/vnd.dsse.envelope.v1+json"),
+            (None, "application/jose", "application/jose"),
+            ("jws", "text/html", "application/jose"),
+            (None, "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8", "text/html; charset=utf-8"),
+            ("html", None, "text/html; charset=utf-8"),
+            ("pdf", None, "application/pdf"),
+            (None, "application/pdf", "application/pdf"),
+        ],
+        every=2,
+    ),
 )
 def test_the_form_is_the_one_asked_for(service: Service, form: str | None, accept: str | None, media_type: str) -> None:
     query = {} if form is None else {"form": form}
@@ -127,7 +131,7 @@ def test_the_page_comes_with_a_policy_that_allows_no_script(service: Service) ->
     assert "Privacy guarantee: epsilon" in answer.text
 
 
-@pytest.mark.parametrize("path", ["", "?form=jws", "?form=html", "?form=pdf", "/proofs", "/proofs?size=1"])
+@pytest.mark.parametrize("path", thinned(["", "?form=jws", "?form=html", "?form=pdf", "/proofs", "/proofs?size=1"], every=3))
 def test_another_tenant_is_told_that_there_is_no_such_certificate(service: Service, path: str) -> None:
     other = shown(made(service.of, "another", Scope.SUBMIT))
     one, none = (service.client.get(f"/v1/certificates/{name}{path}", headers=other) for name in (service.certificates[0], "0" * 32))
@@ -136,7 +140,7 @@ def test_another_tenant_is_told_that_there_is_no_such_certificate(service: Servi
 
 
 @pytest.mark.parametrize(
-    "path", ["/v1/log", "/v1/log/consistency?first=1", "/.well-known/zetadp-revocations.jws", "/v1/certificates/schema"]
+    "path", thinned(["/v1/log", "/v1/log/consistency?first=1", "/.well-known/zetadp-revocations.jws", "/v1/certificates/schema"], every=3)
 )
 def test_what_readers_need_is_for_everybody_and_names_nobody(service: Service, path: str) -> None:
     answer = httpx2.get(service.address + path)
@@ -219,7 +223,9 @@ def test_without_witnesses_nobody_signs_the_head(service: Service) -> None:
     assert "0 witnesses signed the head of 4 entries\n" in run(service, "log", "cosign").stdout
 
 
-@pytest.mark.parametrize("content", [b"\xff", b"{", b"[]", b"{}", b'{"predicate": null}', b'{"predicate": {"announced": {"entry": "x"}}}'])
+@pytest.mark.parametrize(
+    "content", thinned([b"\xff", b"{", b"[]", b"{}", b'{"predicate": null}', b'{"predicate": {"announced": {"entry": "x"}}}'], every=3)
+)
 def test_a_statement_that_nobody_can_read_is_invalid_and_no_fault_of_the_service(service: Service, content: bytes) -> None:
     envelope = service.client.get(f"/v1/certificates/{service.certificates[0]}", params={"form": "dsse"}).json()
     forged = envelope | {"payload": base64.b64encode(content).decode()}
@@ -250,6 +256,7 @@ def test_a_log_that_lost_entries_is_found_out(service: Service, folder: Path, tm
     assert "the log has 0 entries, and had 4: entries were removed" in found.output
 
 
+@pytest.mark.slow
 def test_revoking_from_the_command_line_reaches_the_running_service(tmp_path: Path) -> None:
     of = settings(tmp_path)
     with serving(of) as client:
@@ -275,6 +282,7 @@ def test_revoking_from_the_command_line_reaches_the_running_service(tmp_path: Pa
 # A key that is revoked between signing and storing
 
 
+@pytest.mark.slow
 def test_a_certificate_is_signed_again_if_its_key_is_revoked_before_it_is_stored(
     run_of_few_steps: CertificateInput, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from joserfc import jws
 from joserfc.jwk import OKPKey
 
 from tests.app.certificates_harness import details
+from tests.selection import thinned
 from zetadp.app.certificates.errors import SigningKeyNotFound
 from zetadp.app.certificates.log.revocations import signed_revocations
 from zetadp.app.certificates.signing.envelope import Envelope
@@ -147,22 +148,25 @@ def test_the_public_key_is_never_taken_for_a_secret(text: bytes, keys: PublicKey
 
 @pytest.mark.parametrize(
     "change",
-    [
-        {"alg": "none"},
-        {"alg": "HS256"},
-        {"alg": "EdDSA"},
-        {"alg": "ed25519"},
-        {"typ": "JWT"},
-        {"typ": "zetadp-revocations+jws"},
-        {"cty": "json"},
-        {"crit": ["exp"], "exp": 1},
-        {"b64": False, "crit": ["b64"]},
-        {"jwk": {"kty": "OKP"}},
-        {"jku": "https://example.org/keys"},
-        {"x5c": []},
-        {"kid": "short"},
-        {"zip": "DEF"},
-    ],
+    thinned(
+        [
+            {"alg": "none"},
+            {"alg": "HS256"},
+            {"alg": "EdDSA"},
+            {"alg": "ed25519"},
+            {"typ": "JWT"},
+            {"typ": "zetadp-revocations+jws"},
+            {"cty": "json"},
+            {"crit": ["exp"], "exp": 1},
+            {"b64": False, "crit": ["b64"]},
+            {"jwk": {"kty": "OKP"}},
+            {"jku": "https://example.org/keys"},
+            {"x5c": []},
+            {"kid": "short"},
+            {"zip": "DEF"},
+        ],
+        every=4,
+    ),
     ids=str,
 )
 def test_any_other_header_is_refused_whoever_signed_it(
@@ -187,7 +191,7 @@ def test_a_header_that_names_a_field_twice_is_refused(text: bytes, settings: Set
     assert verify(signed, keys, None).verdict == "invalid"
 
 
-@pytest.mark.parametrize("added", [b"=", b" ", b"\n\n", b".", b"\x00", b"\xc3\xa9"])
+@pytest.mark.parametrize("added", thinned([b"=", b" ", b"\n\n", b".", b"\x00", b"\xc3\xa9"], every=3))
 def test_what_is_added_at_the_end_is_refused(text: bytes, keys: PublicKeySet, added: bytes) -> None:
     assert verify(text.removesuffix(b"\n") + added, keys, None).verdict == "invalid"
 
@@ -233,7 +237,7 @@ def test_a_jws_that_is_too_large_is_refused() -> None:
         CompactJws.read(b"eyJ" + b"a" * 4_194_304, CERTIFICATE_TYPE, CERTIFICATE_CONTENT)
 
 
-@pytest.mark.parametrize("form", ["dsse", "jws"])
+@pytest.mark.parametrize("form", thinned(["dsse", "jws"], every=2))
 def test_no_changed_byte_goes_unnoticed(text: bytes, envelope: bytes, keys: PublicKeySet, form: str) -> None:
     original = envelope if form == "dsse" else text
     assert verify(original, keys, None).verdict == "valid"

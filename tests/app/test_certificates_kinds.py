@@ -8,6 +8,7 @@ import pytest
 
 from tests.app.certificate_kinds import KINDS, UNGUARANTEED
 from tests.app.certificates_harness import statement_of
+from tests.selection import thinned
 from zetadp.app.certificates.errors import CertificateRefused
 from zetadp.app.certificates.facts.guarantee import ApproximateDp, NoGuarantee
 from zetadp.app.certificates.facts.statement import PrivacyCertificate
@@ -22,13 +23,13 @@ from zetadp.trainer import ALGORITHMS
 pytestmark = pytest.mark.usefixtures("table_of_kinds")
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", thinned(KINDS, every=3))
 def test_a_certificate_of_every_kind_verifies(name: str, envelopes: dict[str, bytes], keys: PublicKeySet) -> None:
     report = verify(envelopes[name], keys, None)
     assert report.verdict == "valid", report.checks
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", thinned(KINDS, every=4))
 def test_a_certificate_survives_its_json(name: str, predicates: dict[str, PrivacyCertificate]) -> None:
     assert PrivacyCertificate.model_validate_json(predicates[name].model_dump_json()) == predicates[name]
 
@@ -39,7 +40,7 @@ def test_every_algorithm_but_the_known_ones_is_certified_here() -> None:
     assert tested | elsewhere == {known.algorithm_name() for known in ALGORITHMS}
 
 
-@pytest.mark.parametrize("name", UNGUARANTEED)
+@pytest.mark.parametrize("name", thinned(UNGUARANTEED, every=3))
 def test_without_a_guarantee_a_valid_certificate_says_so(name: str, envelopes: dict[str, bytes], keys: PublicKeySet) -> None:
     report = verify(envelopes[name], keys, None)
     assert "the certificate states NO privacy guarantee" in report.meaning

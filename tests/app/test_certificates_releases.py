@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.accountants.two_point_truth import local_laplace, response
+from tests.selection import thinned
 from zetadp.accountants import ACCOUNTANTS
 from zetadp.accountants.events import (
     Composed,
@@ -156,7 +157,7 @@ def test_a_group_of_local_releases_is_told_although_each_is_accounted_by_itself(
 # Figures
 
 
-@pytest.fixture(scope="module", params=list(EVENTS))
+@pytest.fixture(scope="module", params=thinned(EVENTS, every=3))
 def claim(request: pytest.FixtureRequest) -> tuple[Event, ApproximateDp]:
     event = EVENTS[request.param]
     guarantee = guarantee_of(event, DELTA, RandomOrigin.OPERATING_SYSTEM)

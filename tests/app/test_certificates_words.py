@@ -13,6 +13,7 @@ from safetensors.numpy import save
 
 from tests.app.certificate_kinds import BASELINE, DIGITS, KINDS, MLP, SETTINGS, SPECTRAL
 from tests.app.certificates_harness import finished_run, run_of, statement_of
+from tests.selection import thinned
 from zetadp.accountants.events import non_private_reason
 from zetadp.app.certificates.facts.guarantee import ApproximateDp
 from zetadp.app.certificates.facts.ledger_entry import LedgerFacts
@@ -52,7 +53,7 @@ def text(issued: Issued) -> Texts:
     return lambda name: describe(read(issued(name)))
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", thinned(SETTINGS, every=4))
 def test_a_certificate_of_every_setting_verifies(name: str, issued: Issued, keys: PublicKeySet) -> None:
     report = verify(issued(name), keys, None)
     assert report.verdict == "valid", report.checks
@@ -69,7 +70,7 @@ def _strings(value: object) -> Iterator[str]:
         yield from _strings(one)
 
 
-@pytest.mark.parametrize("name", [*KINDS, *SETTINGS])
+@pytest.mark.parametrize("name", thinned([*KINDS, *SETTINGS], every=6))
 def test_no_prose_is_signed(name: str, issued: Issued) -> None:
     # Why an algorithm has no guarantee is a fact of its plan, and may take some lines.
     reason = non_private_reason(read(issued(name)).event) or "no reason"
@@ -293,7 +294,7 @@ def test_private_counts_are_told_as_what_they_are_and_cost_epsilon(text: Texts, 
     assert float(with_counts.epsilon) > float(without.epsilon)
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", thinned(SETTINGS, every=6))
 def test_held_out_records_are_uncovered_unless_they_are_private(name: str, reading: Readings) -> None:
     assert any("held-out" in line for line in reading(name).not_covered) == (name not in {"private", "federated_private"})
 
