@@ -6,7 +6,6 @@ import io
 import json
 import logging
 import os
-import subprocess
 import sys
 from base64 import b64encode
 from collections.abc import Generator
@@ -18,6 +17,7 @@ import pytest
 import structlog
 
 from tests.app.fake_child import Order
+from tests.app.forked import Command
 from tests.app.jobs_harness import ADMIN_KEY, AUTHORIZED, environment, postgresql_server, settings, spec, stream, submit, working
 from zetadp.app.kit.logs import configure_logs
 from zetadp.app.kit.settings import Settings
@@ -25,7 +25,6 @@ from zetadp.app.kit.settings import Settings
 SECRET = "a-secret-of-a-webhook"
 SIGNING = "whsec_" + b64encode(SECRET.encode() + bytes(11)).decode()
 DATA_VALUE = "Jane-Doe-1234"
-SERVE = [sys.executable, "-m", "zetadp", "serve", "--port", "0"]
 
 
 @pytest.fixture
@@ -114,18 +113,15 @@ def test_session_leaves_no_secret_and_no_data_in_the_logs(tmp_path: Path) -> Non
         with_password = url.replace("postgres@", "postgres:hunter2@")  # the server trusts this machine and doesn't ask
         of = Settings.model_validate(settings(tmp_path).model_dump() | {"database_url": with_password, "log_level": "debug"})
         variables = {**os.environ, **environment(of)}
-        with (
-            (tmp_path / "service.log").open("wb") as errors,
-            subprocess.Popen(SERVE, env=variables, stdout=subprocess.PIPE, stderr=errors, text=True) as service,
-            working(of),
-        ):
-            assert service.stdout is not None
+        with working(of):
+            service = Command(tmp_path / "streams", "serve", "--port", "0", env=variables)
             try:
-                address = next(line for line in service.stdout if line.startswith("zetadp is at ")).removeprefix("zetadp is at ").strip()
-                job_id = session(address)
-            finally:
+                job_id = session(service.first_line().removeprefix("zetadp is at "))
                 service.terminate()
-    log, worker_log = (tmp_path / "service.log").read_text(), (tmp_path / "worker.log").read_text()
+                service.wait()
+            finally:
+                service.kill()
+    log, worker_log = service.stderr, (tmp_path / "worker.log").read_text()
     for text in (log, worker_log):
         for secret in (SECRET, SIGNING, DATA_VALUE, "hunter2", ADMIN_KEY.rpartition("_")[2], "Jane Doe"):
             assert secret not in text
