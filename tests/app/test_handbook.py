@@ -53,6 +53,7 @@ def test_a_link_that_leads_nowhere_fails_the_build(link: str, told: str, tmp_pat
     assert building(tmp_path / "mkdocs.yml", tmp_path / "site").returncode == 0
 
 
+@pytest.mark.slow
 def test_every_page_and_every_proof_is_in_it(client: TestClient) -> None:
     pages = [path.relative_to(ROOT / "docs").with_suffix(".html") for path in (ROOT / "docs").rglob("*.md")]
     for path in [*pages, "durability.html", *(f"proofs/{one.name}.html" for one in list_proofs())]:
@@ -63,6 +64,7 @@ def test_every_page_and_every_proof_is_in_it(client: TestClient) -> None:
     assert client.get("/handbook").url.path == "/handbook/"
 
 
+@pytest.mark.slow
 def test_every_file_runs_under_the_policy_of_all_pages_and_names_no_other_host(client: TestClient, built: Path) -> None:
     for path in built.rglob("*.html"):
         answer = client.get(f"/handbook/{path.relative_to(built)}")
@@ -74,12 +76,14 @@ def test_every_file_runs_under_the_policy_of_all_pages_and_names_no_other_host(c
     assert client.get(f"/handbook/assets/javascripts/{script}").headers["x-content-type-options"] == "nosniff"
 
 
+@pytest.mark.slow
 def test_every_link_within_it_leads_to_a_file(built: Path) -> None:
     for path in built.rglob("*.html"):
         named = re.findall(r"(?:src|href)=\"?([^\"#?\s>]+)", path.read_text(encoding="utf-8"))
         assert [one for one in named if not one.startswith("/") and not (path.parent / one).exists()] == []
 
 
+@pytest.mark.slow
 def test_proofs_look_as_on_the_services_own_pages(client: TestClient) -> None:
     for one in list_proofs():
         shown, ours = client.get(f"/handbook/proofs/{one.name}.html").text, client.get(f"/proofs/{one.name}").text
@@ -90,6 +94,7 @@ def test_proofs_look_as_on_the_services_own_pages(client: TestClient) -> None:
         assert [text for text in told if text not in _words(shown)] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["no.html", "../app/main.py", "%2e%2e/%2e%2e/pyproject.toml", "..%2f..%2fpyproject.toml", "proofs"])
 def test_what_isnt_in_it_is_said_not_to_be(path: str, client: TestClient) -> None:
     answer = client.get(f"/handbook/{path}")
