@@ -42,7 +42,7 @@ class Counting(Accountant):
         return self._inner.of_parts(parts)
 
 
-@pytest.mark.parametrize(("inputs", "oracle"), oracle_rows("gaussian_calibration"))
+@pytest.mark.parametrize(("inputs", "oracle"), thinned(oracle_rows("gaussian_calibration"), every=3))
 def test_gaussian_noise_is_the_least_that_suffices(inputs, oracle):
     exact = float(oracle["value"]["sigma_component"]) / float(inputs["Delta"])
     factor = calibrate_scale(gaussian(1.0), epsilon=float(inputs["eps"]), delta=float(inputs["delta"]))
@@ -67,8 +67,10 @@ EVENTS = {
 }
 
 
-@pytest.mark.parametrize("name", EVENTS)
-@pytest.mark.parametrize("target", [Target(epsilon=1.0, delta=1e-5), Target(epsilon=0.0, delta=0.01), Target(advantage=0.2)], ids=str)
+@pytest.mark.parametrize("name", thinned(EVENTS, every=3))
+@pytest.mark.parametrize(
+    "target", thinned([Target(epsilon=1.0, delta=1e-5), Target(epsilon=0.0, delta=0.01), Target(advantage=0.2)], every=2), ids=str
+)
 def test_the_calibrated_event_meets_the_target_and_less_noise_does_not(name, target):
     auto = accountant_named("auto")
     event, _ = calibrate(EVENTS[name], target, auto)
@@ -96,7 +98,7 @@ PARAMETERS = [
 ]
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.kind)
+@pytest.mark.parametrize("target", thinned(TARGETS, every=4), ids=lambda target: target.kind)
 @pytest.mark.parametrize(("parameter", "event"), PARAMETERS, ids=lambda value: getattr(value, "kind", ""))
 def test_every_parameter_meets_every_target_and_slightly_less_safe_values_miss_it(parameter, event, target):
     rdp = accountant_named("rdp")
@@ -107,14 +109,14 @@ def test_every_parameter_meets_every_target_and_slightly_less_safe_values_miss_i
     assert target.excess(rdp.profile(parameter.applied(event, less_safe))) > 0.0
 
 
-@pytest.mark.parametrize("target", [target for target in TARGETS if target.rdp is None], ids=lambda target: target.kind)
+@pytest.mark.parametrize("target", thinned([target for target in TARGETS if target.rdp is None], every=3), ids=lambda target: target.kind)
 @pytest.mark.parametrize(("parameter", "event"), thinned(PARAMETERS, every=4), ids=lambda value: getattr(value, "kind", ""))
 def test_what_one_accountant_calibrates_the_tightest_one_confirms(parameter, event, target):
     solution = solve(event, parameter, target, accountant_named("rdp"))
     assert target.excess(profile(solution.event)) <= 1e-12
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.kind)
+@pytest.mark.parametrize("target", thinned(TARGETS, every=3), ids=lambda target: target.kind)
 def test_a_sample_of_fixed_size_is_the_largest_that_suffices(target):
     event, auto = fixed_size(10, 1000, 2.0, 20), accountant_named("auto")
     solution = solve(event, SampleSize(), target, auto)
@@ -124,9 +126,14 @@ def test_a_sample_of_fixed_size_is_the_largest_that_suffices(target):
 
 @pytest.mark.parametrize(
     ("probability", "count", "epsilon", "delta"),
-    [(0.01, 10_000, 3.0, 1e-5), (0.001, 100_000, 1.0, 1e-6), (0.1, 200, 2.0, 1e-9), (0.02, 1000, 0.5, 1e-5), (1.0, 50, 2.0, 1e-6)],
+    thinned(
+        [(0.01, 10_000, 3.0, 1e-5), (0.001, 100_000, 1.0, 1e-6), (0.1, 200, 2.0, 1e-9), (0.02, 1000, 0.5, 1e-5), (1.0, 50, 2.0, 1e-6)],
+        every=3,
+    ),
 )
-@pytest.mark.parametrize("parameter", [NoiseScale(), ClippingBound(), SamplingProbability(), Steps()], ids=lambda p: p.kind)
+@pytest.mark.parametrize(
+    "parameter", thinned([NoiseScale(), ClippingBound(), SamplingProbability(), Steps()], every=2), ids=lambda p: p.kind
+)
 def test_usual_targets_take_at_most_six_profiles(probability, count, epsilon, delta, parameter):
     accountant = Counting("contour" if probability < 1.0 else "auto")
     solution = solve(training(probability, 5.0, count), parameter, Target(epsilon=epsilon, delta=delta), accountant)
@@ -235,14 +242,17 @@ def test_sampling_so_sparse_that_noise_hardly_matters_still_has_a_safe_answer(pr
 
 @pytest.mark.parametrize(
     ("fields", "text"),
-    [
-        ({"epsilon": 1.0}, "target must be epsilon and delta together, got 'only one of the two'"),
-        ({}, "target must be exactly one of"),
-        ({"gdp_mu": 1.0, "advantage": 0.1}, "target must be exactly one of"),
-        ({"epsilon": 1.0, "delta": 1.0}, "Input should be less than 1"),
-        ({"trade_off": {"alpha": 0.5, "beta": 0.5}}, "trade_off must be alpha + beta < 1 (any guess has alpha + beta = 1)"),
-        ({"rdp": {"order": 1.0, "value": 0.5}}, "order must be > 1, got 1.0"),
-    ],
+    thinned(
+        [
+            ({"epsilon": 1.0}, "target must be epsilon and delta together, got 'only one of the two'"),
+            ({}, "target must be exactly one of"),
+            ({"gdp_mu": 1.0, "advantage": 0.1}, "target must be exactly one of"),
+            ({"epsilon": 1.0, "delta": 1.0}, "Input should be less than 1"),
+            ({"trade_off": {"alpha": 0.5, "beta": 0.5}}, "trade_off must be alpha + beta < 1 (any guess has alpha + beta = 1)"),
+            ({"rdp": {"order": 1.0, "value": 0.5}}, "order must be > 1, got 1.0"),
+        ],
+        every=2,
+    ),
 )
 def test_bad_targets_are_refused(fields, text):
     with pytest.raises(ValidationError) as caught:
@@ -250,7 +260,7 @@ def test_bad_targets_are_refused(fields, text):
     assert text in str(caught.value)
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.kind)
+@pytest.mark.parametrize("target", thinned(TARGETS, every=3), ids=lambda target: target.kind)
 def test_targets_and_solutions_keep_their_json_form(target):
     solution = solve(training(0.1, 1.0, 10), NoiseScale(at="/event"), target, accountant_named("rdp"))
     assert Target.model_validate_json(target.model_dump_json()) == target

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from tests.accountants.events import fixed_size, gaussian, laplace, training
-from tests.selection import chosen
+from tests.selection import chosen, thinned
 from zetadp.accountants import Composed, PoissonSampled, Repeated, profile
 from zetadp.accountants.events import leaves
 from zetadp.accountants.routes.single.coupled import is_surely_zero, log_total_variation
@@ -36,15 +36,18 @@ def test_delta_never_exceeds_that_probability(epsilon: float) -> None:
 
 @pytest.mark.parametrize(
     "event",
-    [
-        training(0.01, 0.5, 1),
-        training(0.3, 0.7, 20),
-        training(0.05, 0.3, 10, adjacency="zero_out"),
-        fixed_size(3, 50, 0.8, 12),
-        fixed_size(3, 50, 0.8, 12, adjacency="zero_out"),
-        Repeated(count=6, event=PoissonSampled(probability=0.02, event=laplace(0.4))),
-        Composed(events=(training(0.02, 0.4, 5), gaussian(3.0))),
-    ],
+    thinned(
+        [
+            training(0.01, 0.5, 1),
+            training(0.3, 0.7, 20),
+            training(0.05, 0.3, 10, adjacency="zero_out"),
+            fixed_size(3, 50, 0.8, 12),
+            fixed_size(3, 50, 0.8, 12, adjacency="zero_out"),
+            Repeated(count=6, event=PoissonSampled(probability=0.02, event=laplace(0.4))),
+            Composed(events=(training(0.02, 0.4, 5), gaussian(3.0))),
+        ],
+        every=3,
+    ),
     ids=str,
 )
 def test_the_bound_is_above_delta_at_zero(event) -> None:

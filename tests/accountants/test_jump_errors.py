@@ -14,6 +14,7 @@ import pytest
 from benchmarks.questions import Question
 from tests.accountants.events import training
 from tests.accountants.test_jumps import releases_of
+from tests.selection import thinned
 from zetadp.accountants import Bound, DeltaBound, profile
 from zetadp.accountants.densities.loops import Ratio
 from zetadp.accountants.densities.mixtures import Mixture
@@ -53,7 +54,7 @@ INFINITE = [
 """Some tilts' moments, or Chernoff's bound, are infinite, and others' aren't."""
 
 
-@pytest.mark.parametrize("question", INFINITE, ids=Question.text)
+@pytest.mark.parametrize("question", thinned(INFINITE, every=2), ids=Question.text)
 def test_where_some_moments_are_infinite_the_others_give_a_narrow_bracket(question):
     bound = profile(question.event(), accountant="contour").epsilon(question.delta)
     assert bound.upper - bound.lower <= 1e-6 * bound.upper

@@ -77,7 +77,7 @@ def probabilities(runs):
     return [mpmath.mpf(0), mpmath.mpf(1)] if gamma == 1 else [weight / total for weight in weights]
 
 
-@pytest.mark.parametrize("runs", LAWS, ids=repr)
+@pytest.mark.parametrize("runs", thinned(LAWS, every=3), ids=repr)
 def test_laws_of_the_number_of_runs_are_those_of_their_definition(runs):
     law, phi = probabilities(runs), generating(runs)
     assert abs(sum(k * p for k, p in enumerate(law)) - mpmath.mpf(runs.mean)) < 1e-27 * runs.mean
@@ -191,7 +191,7 @@ def test_no_order_of_the_outputs_has_a_larger_renyi_divergence(runs, name):
         assert found.rdp(order) >= max(renyi(p, q, order) for p, q in laws) * (1 - mpmath.mpf("1e-12"))
 
 
-@pytest.mark.parametrize("runs", LAWS, ids=repr)
+@pytest.mark.parametrize("runs", thinned(LAWS, every=4), ids=repr)
 @pytest.mark.parametrize("epsilon", [0.01, 0.7, 5.0])
 def test_the_largest_loss_of_a_pure_base_is_reached_by_no_order_but_nearly(runs, epsilon):
     bound = largest_loss_of(*leaves(best_of(runs, pure(epsilon))))

@@ -51,16 +51,16 @@ def holds(bound, exact, width):
     return bound.log_lower <= log <= bound.log_upper + 1e-80 and bound.log_upper - bound.log_lower <= width * max(1.0, -bound.log_upper)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.02, 0.3, 0.7, 0.97])
+@pytest.mark.parametrize("share", thinned([0.0, 0.02, 0.3, 0.7, 0.97], every=3))
 @pytest.mark.parametrize("count", thinned([1, 2, 3, 10, 101, 1000, 10_000], every=4))
-@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 2.5, 5.0])
+@pytest.mark.parametrize("epsilon", thinned([0.01, 0.1, 1.0, 2.5, 5.0], every=2))
 def test_repeated_randomized_response_is_the_binomial_sum(epsilon, count, share):
     t = share * count * epsilon
     assert holds(profile(repeated(count, response(epsilon))).delta(t), repeated_response_delta(epsilon, count, t), 1e-10)
 
 
-@pytest.mark.parametrize("log10_delta", [-1, -5, -50, -300, -3000])
-@pytest.mark.parametrize(("epsilon", "count"), [(0.01, 10_000), (0.1, 1000), (1.0, 300), (5.0, 10_000)])
+@pytest.mark.parametrize("log10_delta", thinned([-1, -5, -50, -300, -3000], every=3))
+@pytest.mark.parametrize(("epsilon", "count"), thinned([(0.01, 10_000), (0.1, 1000), (1.0, 300), (5.0, 10_000)], every=2))
 def test_epsilon_of_repeated_randomized_response_is_where_the_sum_falls_to_delta(epsilon, count, log10_delta):
     bound = profile(repeated(count, response(epsilon))).epsilon_at_log_delta(log10_delta * math.log(10.0))
     target = mpmath.exp(mpmath.mpf(log10_delta * math.log(10.0)))
@@ -79,8 +79,8 @@ def test_extreme_randomized_responses_have_narrow_ordered_brackets(epsilon, coun
     assert 0.0 <= found.epsilon(1e-9).lower <= found.epsilon(1e-9).upper <= epsilon * count * (1.0 + 2e-14)
 
 
-@pytest.mark.parametrize("log10_delta", [-1, -12, -300, -4000])
-@pytest.mark.parametrize(("dimension", "q"), [(2, 1.0), (14, 1.0), (3, 0.3), (4, 1e-9), (10**6, 0.999)])
+@pytest.mark.parametrize("log10_delta", thinned([-1, -12, -300, -4000], every=2))
+@pytest.mark.parametrize(("dimension", "q"), thinned([(2, 1.0), (14, 1.0), (3, 0.3), (4, 1e-9), (10**6, 0.999)], every=3))
 def test_one_release_that_is_not_always_shown_has_its_closed_form_at_any_delta(dimension, q, log10_delta):
     event = PoissonSampled(probability=q, event=response(1.0, dimension))
     found = profile(event)
@@ -144,7 +144,7 @@ MIXED = {
 }
 
 
-@pytest.mark.parametrize("t", [0.0, 0.3, 1.0, 2.2])
+@pytest.mark.parametrize("t", thinned([0.0, 0.3, 1.0, 2.2], every=2))
 @pytest.mark.parametrize("name", thinned(MIXED, every=2))
 def test_mixed_compositions_hold_the_exact_sum(name, t):
     parts, exact = MIXED[name]
@@ -159,8 +159,8 @@ def test_losses_without_a_common_divisor_are_bounded_if_widely(t):
     assert bound.log_lower <= mpmath.log(exact) <= bound.log_upper <= mpmath.log(exact) + 0.01
 
 
-@pytest.mark.parametrize("t", [0.0, 0.9, 4.0, 11.0])
-@pytest.mark.parametrize(("count", "q", "epsilon"), [(1, 0.3, 1.0), (12, 0.1, 1.0), (40, 0.5, 0.3), (9, 0.999, 2.0)])
+@pytest.mark.parametrize("t", thinned([0.0, 0.9, 4.0, 11.0], every=2))
+@pytest.mark.parametrize(("count", "q", "epsilon"), thinned([(1, 0.3, 1.0), (12, 0.1, 1.0), (40, 0.5, 0.3), (9, 0.999, 2.0)], every=2))
 def test_samples_of_local_releases_are_a_mixture_over_how_many_were_shown(count, q, epsilon, t):
     """Not amplified: delta is the mean, over how often the record was in the sample, of that many whole releases' delta."""
     exact = mpmath.fsum(
@@ -218,8 +218,8 @@ def test_a_leaf_that_claims_a_group_of_local_releases_has_no_pair():
 ODD_ONES = [(0.3, 1.0), (1.0, 1.0), (2.0, 0.05), (1e-9, 1.0), (30.0, 0.4)]
 
 
-@pytest.mark.parametrize("order", [1.0001, 1.5, 2.0, 17.0, 1000.0])
-@pytest.mark.parametrize(("epsilon", "q"), ODD_ONES)
+@pytest.mark.parametrize("order", thinned([1.0001, 1.5, 2.0, 17.0, 1000.0], every=3))
+@pytest.mark.parametrize(("epsilon", "q"), thinned(ODD_ONES, every=2))
 def test_renyi_divergence_is_the_closed_form_to_its_last_digits(epsilon, q, order):
     e, a = mpmath.mpf(epsilon), mpmath.mpf(order)
     moment = (mpmath.exp(a * e) + mpmath.exp((1 - a) * e)) / (1 + mpmath.exp(e))
@@ -230,8 +230,8 @@ def test_renyi_divergence_is_the_closed_form_to_its_last_digits(epsilon, q, orde
     assert ResponseLoss(epsilon, q).renyi(order) == pytest.approx(float(exact), rel=1e-12)
 
 
-@pytest.mark.parametrize("epsilon", [0.2, 1.0, 4.0])
-@pytest.mark.parametrize("alpha", [1e-6, 0.01, 0.2, 0.5, 0.9])
+@pytest.mark.parametrize("epsilon", thinned([0.2, 1.0, 4.0], every=2))
+@pytest.mark.parametrize("alpha", thinned([1e-6, 0.01, 0.2, 0.5, 0.9], every=3))
 def test_trade_off_of_one_randomized_response_is_its_own(epsilon, alpha):
     exact = max(0.0, 1.0 - math.exp(epsilon) * alpha, math.exp(-epsilon) * (1.0 - alpha))
     found = profile(response(epsilon)).trade_off(alpha)
@@ -246,7 +246,7 @@ def test_every_route_that_answers_holds_one_release(route):
         assert bound.log_lower <= mpmath.log(response_delta(1.3)(mpmath.mpf(t))) <= bound.log_upper
 
 
-@pytest.mark.parametrize("count", [2, 30, 400])
+@pytest.mark.parametrize("count", thinned([2, 30, 400], every=2))
 @pytest.mark.parametrize("share", thinned([0.0, 0.1, 0.4, 0.9], every=2))
 def test_the_grid_agrees_with_the_binomial_sum(count, share):
     t = share * count * 0.4
@@ -256,7 +256,9 @@ def test_the_grid_agrees_with_the_binomial_sum(count, share):
 
 @pytest.mark.parametrize(
     ("route", "text"),
-    [("gdp", "isn't Gaussian"), ("contour", "its losses have atoms"), ("pld", "discretise only Gaussian and Laplace noise")],
+    thinned(
+        [("gdp", "isn't Gaussian"), ("contour", "its losses have atoms"), ("pld", "discretise only Gaussian and Laplace noise")], every=2
+    ),
 )
 @pytest.mark.parametrize("event", [response(1.0), PoissonSampled(probability=0.5, event=local_laplace(1.0))], ids=["response", "sampled"])
 def test_routes_that_have_no_bound_say_why(route, text, event):

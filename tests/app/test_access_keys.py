@@ -10,6 +10,7 @@ import pytest
 
 from tests.app.access_harness import made, shown
 from tests.app.jobs_harness import serving, settings, submit, wait_until
+from tests.selection import thinned
 from zetadp.app.access.scopes import Scope
 from zetadp.app.client import Client, RequestRefused
 from zetadp.app.kit.database import now
@@ -61,15 +62,18 @@ def test_a_key_is_made_for_ones_own_tenant_alone(client: httpx2.Client, of: Sett
 
 @pytest.mark.parametrize(
     ("change", "field"),
-    [
-        ({"scopes": []}, "scopes"),
-        ({"scopes": ["everything"]}, "scopes[0]"),
-        ({"name": ""}, "name"),
-        ({"name": "a\nb"}, "name"),
-        ({"name": "x" * 101}, "name"),
-        ({"expires": "2020-01-01T00:00:00Z"}, "expires"),
-        ({"expires": "2099-01-01T00:00:00"}, "expires"),
-    ],
+    thinned(
+        [
+            ({"scopes": []}, "scopes"),
+            ({"scopes": ["everything"]}, "scopes[0]"),
+            ({"name": ""}, "name"),
+            ({"name": "a\nb"}, "name"),
+            ({"name": "x" * 101}, "name"),
+            ({"expires": "2020-01-01T00:00:00Z"}, "expires"),
+            ({"expires": "2099-01-01T00:00:00"}, "expires"),
+        ],
+        every=3,
+    ),
 )
 def test_a_key_that_makes_no_sense_is_refused_by_field(client: httpx2.Client, change: dict[str, object], field: str) -> None:
     response = client.post("/v1/keys", json={"name": "x", "scopes": ["submit"], **change})

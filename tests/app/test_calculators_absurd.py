@@ -14,6 +14,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.app.calculators_harness import SENSITIVITY, problem, release, sampled, without_cost
+from tests.selection import thinned
 from zetadp.accountants import ACCOUNTANTS
 from zetadp.app.kit.guard import LARGEST_BODY
 from zetadp.app.kit.settings import Settings
@@ -100,7 +101,7 @@ SOME = 23
 """So many lie between two questions of a test by default; the next test begins with the next question, so that all are asked."""
 
 
-@pytest.mark.parametrize("name", EVENTS)
+@pytest.mark.parametrize("name", thinned(EVENTS, every=4))
 def test_some_points_of_every_extreme_event_are_answered_or_refused(client: TestClient, name: str) -> None:
     for question in QUESTIONS[list(EVENTS).index(name) % SOME :: SOME]:
         answer(client, EVENTS[name], **question)
@@ -120,24 +121,27 @@ def test_sampling_everyone_is_no_sampling(client: TestClient) -> None:
 
 @pytest.mark.parametrize(
     ("event", "text"),
-    [
-        (sampled(probability=0), "event.probability: must be >= 1e-50, got 0"),
-        (sampled(probability=1.0000000001), "event.probability: must be <= 1, got 1.0000000001"),
-        (repeated(release(), 0), "event.count: must be >= 1, got 0"),
-        (repeated(release(), -5), "event.count: must be >= 1, got -5"),
-        (repeated(release(), 10**13), "event.count: must be <= 1e+12, got 10000000000000"),
-        (repeated(release(), 1.5), "event.count: must be a valid integer"),
-        (release(std=0), "event.mechanism.std: must be >= 1e-50, got 0"),
-        ({"kind": "composed", "events": []}, "event.events"),
-        (
-            {"kind": "composed", "events": [release(), release(sensitivity={**SENSITIVITY, "adjacency": "replace_one"})]},
-            "all parts of an event must have the same adjacency, got 'add_remove' and 'replace_one'",
-        ),
-        (
-            {"kind": "composed", "events": [release(), sampled(release(sensitivity={**SENSITIVITY, "unit": "user"}))]},
-            "all parts of an event must have the same unit, got 'record' and 'user'",
-        ),
-    ],
+    thinned(
+        [
+            (sampled(probability=0), "event.probability: must be >= 1e-50, got 0"),
+            (sampled(probability=1.0000000001), "event.probability: must be <= 1, got 1.0000000001"),
+            (repeated(release(), 0), "event.count: must be >= 1, got 0"),
+            (repeated(release(), -5), "event.count: must be >= 1, got -5"),
+            (repeated(release(), 10**13), "event.count: must be <= 1e+12, got 10000000000000"),
+            (repeated(release(), 1.5), "event.count: must be a valid integer"),
+            (release(std=0), "event.mechanism.std: must be >= 1e-50, got 0"),
+            ({"kind": "composed", "events": []}, "event.events"),
+            (
+                {"kind": "composed", "events": [release(), release(sensitivity={**SENSITIVITY, "adjacency": "replace_one"})]},
+                "all parts of an event must have the same adjacency, got 'add_remove' and 'replace_one'",
+            ),
+            (
+                {"kind": "composed", "events": [release(), sampled(release(sensitivity={**SENSITIVITY, "unit": "user"}))]},
+                "all parts of an event must have the same unit, got 'record' and 'user'",
+            ),
+        ],
+        every=4,
+    ),
     ids=str,
 )
 def test_an_event_that_cannot_be_is_refused_by_its_field(client: TestClient, event: Json, text: str) -> None:
@@ -180,7 +184,7 @@ KINDS: dict[str, Json] = {"gaussian": release(), "sampled": repeated(sampled(pro
 ASKED = list(itertools.product([accountant.name for accountant in ACCOUNTANTS], KINDS))
 
 
-@pytest.mark.parametrize(("accountant", "kind"), ASKED)
+@pytest.mark.parametrize(("accountant", "kind"), thinned(ASKED, every=4))
 def test_every_accountant_answers_or_refuses_at_some_points(client: TestClient, accountant: str, kind: str) -> None:
     for question in QUESTIONS[ASKED.index((accountant, kind)) % SOME :: SOME]:
         answer(client, KINDS[kind], accountant=accountant, **question)

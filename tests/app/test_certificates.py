@@ -337,6 +337,7 @@ def test_no_module_of_the_package_names_the_published_formulas() -> None:
     assert named == []
 
 
+@pytest.mark.slow
 def test_loading_the_package_loads_neither_published_formulas_nor_torch() -> None:
     modules = ", ".join(f"zetadp.app.certificates.{path.stem}" for path in PACKAGE.glob("*.py") if path.stem != "__init__")
     code = f"import sys, {modules}; print([m for m in sys.modules if m == 'torch' or m.startswith('zetadp.mechanisms.published')])"

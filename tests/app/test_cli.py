@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from tests.app.forked import run_command
+from tests.selection import thinned
 
 SENSITIVITY = {"l2": 1.0, "adjacency": "add_remove", "unit": "record"}
 RELEASE = {"kind": "release", "mechanism": {"kind": "gaussian", "std": 1.0, "sensitivity": SENSITIVITY}}
@@ -38,30 +39,33 @@ def test_calibrate_prints_the_noise(event_file):
 
 @pytest.mark.parametrize(
     ("arguments", "text", "code", "line"),
-    [
-        (
-            ("profile", "-"),
-            '{"kind": "release", "mechanism": {"kind": "gaussian"}}',
-            2,
-            "mechanism.std: this field is required, got nothing",
-        ),
-        (("profile", "-"), "not json", 2, "-: file: must be JSON"),
-        (("profile", "/no/such/file"), "", 2, "/no/such/file: No such file or directory"),
-        (("profile", "-", "--delta", "2"), json.dumps(RELEASE), 2, "deltas[0]: must be < 1, got 2.0"),
-        (("calibrate", "-", "--epsilon", "1"), json.dumps(RELEASE), 2, "must be epsilon and delta together"),
-        (
-            ("calibrate", "-", "--epsilon", "1", "--delta", "1e-5", "--address", NOBODY),
-            json.dumps(RELEASE),
-            3,
-            f"no service answers at {NOBODY}",
-        ),
-        (("status", "abc", "--address", NOBODY), "", 3, f"no service answers at {NOBODY}"),
-        (("watch", "abc", "--address", NOBODY), "", 3, f"no service answers at {NOBODY}"),
-        (("verify", "/no/such/certificate"), "", 2, "/no/such/certificate: No such file or directory"),
-        (("verify", "a.json", "b.json", "--proofs", "proof"), "", 2, "--proofs are of one certificate, got 2"),
-        (("verify", "docs"), "", 2, "docs: expected a certificate.json or certificate.jws in this folder or below it, got none"),
-        (("serve", "--host", "here"), "", 2, "host must be an IPv4 address like 127.0.0.1, got 'here'"),
-    ],
+    thinned(
+        [
+            (
+                ("profile", "-"),
+                '{"kind": "release", "mechanism": {"kind": "gaussian"}}',
+                2,
+                "mechanism.std: this field is required, got nothing",
+            ),
+            (("profile", "-"), "not json", 2, "-: file: must be JSON"),
+            (("profile", "/no/such/file"), "", 2, "/no/such/file: No such file or directory"),
+            (("profile", "-", "--delta", "2"), json.dumps(RELEASE), 2, "deltas[0]: must be < 1, got 2.0"),
+            (("calibrate", "-", "--epsilon", "1"), json.dumps(RELEASE), 2, "must be epsilon and delta together"),
+            (
+                ("calibrate", "-", "--epsilon", "1", "--delta", "1e-5", "--address", NOBODY),
+                json.dumps(RELEASE),
+                3,
+                f"no service answers at {NOBODY}",
+            ),
+            (("status", "abc", "--address", NOBODY), "", 3, f"no service answers at {NOBODY}"),
+            (("watch", "abc", "--address", NOBODY), "", 3, f"no service answers at {NOBODY}"),
+            (("verify", "/no/such/certificate"), "", 2, "/no/such/certificate: No such file or directory"),
+            (("verify", "a.json", "b.json", "--proofs", "proof"), "", 2, "--proofs are of one certificate, got 2"),
+            (("verify", "docs"), "", 2, "docs: expected a certificate.json or certificate.jws in this folder or below it, got none"),
+            (("serve", "--host", "here"), "", 2, "host must be an IPv4 address like 127.0.0.1, got 'here'"),
+        ],
+        every=4,
+    ),
 )
 def test_mistakes_end_with_a_clear_line_and_a_code(arguments, text, code, line):
     done = run_command(*arguments, text=text)

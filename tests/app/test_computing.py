@@ -21,6 +21,7 @@ from tests.app.calculators_harness import without_cost
 from tests.app.certificates_harness import finished_run
 from tests.app.jobs_harness import AUTHORIZED, WAIT_SECONDS, provide_database, running, settings, wait_until
 from tests.app.openapi_harness import document
+from tests.selection import thinned
 from zetadp.app.certificates.issuing.issue import issue_certificate
 from zetadp.app.computing import pool as pool_module
 from zetadp.app.computing import routes
@@ -95,7 +96,7 @@ def asked(client: Any, question: tuple[str, str, Any]) -> Any:
     return client.request(method, path, content=content, headers={"Content-Type": "application/json"} if body is not None else {})
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize("name", thinned(QUESTIONS, every=4))
 def test_answers_are_those_of_a_service_that_calculates_itself(name: str, apart: tuple[httpx2.Client, Pool], within: TestClient) -> None:
     found, expected = asked(apart[0], QUESTIONS[name]), asked(within, QUESTIONS[name])
     assert found.status_code == expected.status_code

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.selection import thinned
 from zetadp.app.jobs.folders import FolderTaken, attempt_folder, take_over
 from zetadp.trainer.durable import write_atomically
 from zetadp.trainer.parent import FOLDER_TAKEN
@@ -66,7 +67,7 @@ def test_folder_that_a_superseded_process_made_anew_is_thrown_away(tmp_path: Pat
     assert attempt_folder(tmp_path, 1).is_file()
 
 
-@pytest.mark.parametrize("repetition", range(20))
+@pytest.mark.parametrize("repetition", thinned(range(20), every=4))
 def test_of_attempts_that_take_over_at_the_same_moment_the_newest_has_it_all(tmp_path: Path, repetition: int) -> None:
     (take_over(tmp_path, 1) / CHECKPOINT).write_text("5")
 

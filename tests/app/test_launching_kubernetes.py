@@ -30,6 +30,7 @@ from tests.app.kubernetes_harness import (
     schema_missing,
     write_kubeconfig,
 )
+from tests.selection import thinned
 from zetadp.app.kit.settings import Settings
 from zetadp.app.launching.clusters import cluster_of
 from zetadp.app.launching.interface import Cluster, ClusterUnavailable, LaunchRefused, Order
@@ -290,18 +291,21 @@ def test_a_kind_that_no_node_has_is_refused(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize(
     ("pod", "changes", "words"),
-    [
-        ({"spec": {"containers": [{"name": "worker"}]}}, {}, "ZETADP_KUBERNETES_IMAGE"),
-        ({"spec": {"containers": [{"name": "a"}, {"name": "b"}]}}, {}, "one named worker"),
-        ({"spec": {"containers": "worker"}}, {}, "one named worker"),
-        ({"spec": {"restartPolicy": "Always", "containers": [{"image": "x"}]}}, {}, "without restartPolicy"),
-        ({"spec": {"containers": [{"image": "x", "args": ["serve"]}]}}, {}, "without args"),
-        ({"spec": {"containers": [{"image": "x"}], "tolerations": [{"value": 3}]}}, {}, "tolerations"),
-        ({"spec": [1]}, {}, "an object as the pod's spec"),
-        ({"kind": "Pod", "data": {}}, {}, "metadata and the spec of a pod"),
-        (POD, {"kubernetes_pod": Path("/nowhere/pod.yaml")}, "a YAML file with a pod"),
-        (POD, {"launch_command": "zetadp 'worker"}, "ZETADP_LAUNCH_COMMAND"),
-    ],
+    thinned(
+        [
+            ({"spec": {"containers": [{"name": "worker"}]}}, {}, "ZETADP_KUBERNETES_IMAGE"),
+            ({"spec": {"containers": [{"name": "a"}, {"name": "b"}]}}, {}, "one named worker"),
+            ({"spec": {"containers": "worker"}}, {}, "one named worker"),
+            ({"spec": {"restartPolicy": "Always", "containers": [{"image": "x"}]}}, {}, "without restartPolicy"),
+            ({"spec": {"containers": [{"image": "x", "args": ["serve"]}]}}, {}, "without args"),
+            ({"spec": {"containers": [{"image": "x"}], "tolerations": [{"value": 3}]}}, {}, "tolerations"),
+            ({"spec": [1]}, {}, "an object as the pod's spec"),
+            ({"kind": "Pod", "data": {}}, {}, "metadata and the spec of a pod"),
+            (POD, {"kubernetes_pod": Path("/nowhere/pod.yaml")}, "a YAML file with a pod"),
+            (POD, {"launch_command": "zetadp 'worker"}, "ZETADP_LAUNCH_COMMAND"),
+        ],
+        every=3,
+    ),
 )
 def test_a_pod_that_cant_be_used_is_refused_at_the_start(
     server: ApiServer, tmp_path: Path, pod: dict[str, Any], changes: dict[str, Any], words: str

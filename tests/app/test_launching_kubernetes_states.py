@@ -23,6 +23,7 @@ from tests.app.kubernetes_harness import (
     order,
 )
 from tests.app.preparing_harness import prepare_all
+from tests.selection import thinned
 from zetadp.app.jobs.launches import Launches
 from zetadp.app.jobs.queue import JobQueue
 from zetadp.app.jobs.resources import JobSubmission
@@ -176,7 +177,7 @@ STATES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], LaunchState, str |
 }
 
 
-@pytest.mark.parametrize("case", STATES)
+@pytest.mark.parametrize("case", thinned(STATES, every=4))
 def test_a_job_and_its_pods_are_a_state_with_a_reason(server: ApiServer, cluster: Cluster, case: str) -> None:
     told, pods, state, reason = STATES[case]
     server.kept[JOBS] = {"a": told, "b": job(COMPLETE, name="b")}

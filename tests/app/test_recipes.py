@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.data_sets import LEFT_OUT, data_sets
-from tests.selection import chosen
+from tests.selection import chosen, thinned
 from zetadp import accountants
 from zetadp.app.jobs.document import planned_units
 from zetadp.app.jobs.resources import JobSubmission
@@ -80,12 +80,12 @@ def test_every_experiment_has_its_recipe() -> None:
     assert len(set(NAMES)) == len(NAMES)
 
 
-@pytest.mark.parametrize("of", RECIPES, ids=NAMES)
+@pytest.mark.parametrize("of", thinned(RECIPES, every=4), ids=NAMES)
 def test_a_recipe_survives_its_json(of: Recipe) -> None:
     assert Recipe.model_validate_json(of.model_dump_json()) == of
 
 
-@pytest.mark.parametrize("of", RECIPES, ids=NAMES)
+@pytest.mark.parametrize("of", thinned(RECIPES, every=4), ids=NAMES)
 def test_a_recipe_has_a_plan_for_the_sizes_it_declares(of: Recipe) -> None:
     plan = of.declared_plan()
     # A method's own where there are several; what isn't private reports some delta, and a single release takes one step.
@@ -274,7 +274,7 @@ def test_without_a_folder_of_data_sets_the_setting_is_named(client: TestClient, 
     assert listed["mri_phantoms"]["available"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", thinned(NAMES, every=4))
 def test_a_recipe_is_read_as_the_body_of_a_job(client: TestClient, name: str) -> None:
     answer = client.get(f"/v1/recipes/{name}")
     assert answer.status_code == 200

@@ -19,6 +19,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select, update
 
 from tests.app.jobs_harness import AUTHORIZED, Submission, settings, spec, wait_until
+from tests.selection import thinned
 from zetadp.app.jobs.webhooks.deliveries import MOST_TRIES, Deliveries
 from zetadp.app.jobs.webhooks.destinations import DestinationRefused, Destinations
 from zetadp.app.jobs.webhooks.secrets import key_of
@@ -123,7 +124,7 @@ def test_the_library_of_standard_webhooks_verifies_what_is_sent_and_nothing_else
             other.verify(changed, under)
 
 
-@pytest.mark.parametrize("length", range(80))
+@pytest.mark.parametrize("length", thinned(range(80), every=4))
 def test_a_secret_is_the_base64_of_24_to_64_bytes(length: int) -> None:
     text = "whsec_" + b64encode(bytes(range(length))).decode()
     if 24 <= length <= 64:
@@ -191,19 +192,22 @@ def test_secret_is_never_shown(client: TestClient, receiver: Receiver) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    [
-        "http://example.org/",
-        "https://127.0.0.1/",
-        "https://localhost/",
-        "https://10.1.2.3/",
-        "https://[::1]/",
-        "https://[::ffff:10.0.0.1]/",
-        "https://169.254.169.254/latest/meta-data",
-        "https://[fd00::1]/",
-        "https://0.0.0.0/",
-        "https://2130706433/",
-        "https://127.1/",
-    ],
+    thinned(
+        [
+            "http://example.org/",
+            "https://127.0.0.1/",
+            "https://localhost/",
+            "https://10.1.2.3/",
+            "https://[::1]/",
+            "https://[::ffff:10.0.0.1]/",
+            "https://169.254.169.254/latest/meta-data",
+            "https://[fd00::1]/",
+            "https://0.0.0.0/",
+            "https://2130706433/",
+            "https://127.1/",
+        ],
+        every=4,
+    ),
 )
 def test_private_addresses_and_plain_http_are_refused_by_a_service_of_a_network(url: str) -> None:
     of = Destinations(Settings(host="0.0.0.0"))

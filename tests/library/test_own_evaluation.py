@@ -12,6 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import zetadp  # noqa: E402
+from tests.selection import thinned  # noqa: E402
 from zetadp.app.certificates.facts.guarantee import ApproximateDp  # noqa: E402
 from zetadp.app.certificates.page.plain import describe  # noqa: E402
 from zetadp.app.certificates.verification.verify import read  # noqa: E402
@@ -127,7 +128,7 @@ REFUSED: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", thinned(REFUSED, every=3))
 def test_what_cant_be_measured_is_refused_before_anything_is_released(name: str, train: Any, tmp_path: Path) -> None:
     make, text = REFUSED[name]
     if name == "canaries of lazy rows":

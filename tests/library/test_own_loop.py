@@ -141,6 +141,7 @@ def test_leaving_early_is_certified_as_all_planned_steps(usual: dict[str, Any]) 
     assert torch.equal(module.last.weight, done.module.state_dict()["last.weight"])
 
 
+@pytest.mark.slow
 def test_an_interrupted_loop_goes_on_with_what_was_kept(usual: dict[str, Any], tmp_path: Path) -> None:
     def whole(changed: dict[str, Any], interrupt: Callable[[int], None]) -> Any:
         _, optimizer, training = begun(usual, seed=11, **changed)
@@ -158,6 +159,7 @@ def test_an_interrupted_loop_goes_on_with_what_was_kept(usual: dict[str, Any], t
         assert torch.equal(value, found.state_dict()[name]), name
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_it_between_steps(usual: dict[str, Any]) -> None:
     _, optimizer, training = begun(usual)
 

@@ -158,7 +158,7 @@ def test_users_are_clipped_as_one(train: Any) -> None:
     assert done.report.training_units == 8
 
 
-@pytest.mark.parametrize("dtype", [torch.cfloat, torch.cdouble])
+@pytest.mark.parametrize("dtype", thinned([torch.cfloat, torch.cdouble], every=2))
 def test_the_noise_of_a_step_has_the_planned_scale_in_each_component(dtype: Any, train: Any) -> None:
     module = nn.Linear(400, 20, bias=False, dtype=dtype)
     data = (torch.zeros(32, 400, dtype=dtype), torch.zeros(32, 20, dtype=dtype))
@@ -196,6 +196,7 @@ def test_a_map_style_data_set_is_read_record_by_record(train: Any) -> None:
     assert 600 <= records.asked < 600 + 200  # once for the digest, then only who is sampled, and the first checks
 
 
+@pytest.mark.slow
 def test_memory_maps_train_the_same_module_as_arrays(train: Any, tmp_path: Path) -> None:
     module, (features, targets) = seeded(mixed)
     np.save(tmp_path / "features.npy", features.numpy())
@@ -290,6 +291,7 @@ def own_loss(outputs: Any, targets: Any) -> Any:
     return nn.functional.cross_entropy(outputs, targets, reduction="none")
 
 
+@pytest.mark.slow
 def test_the_code_of_a_function_is_listed_and_a_changed_file_is_added(train: Any, tmp_path: Path, monkeypatch: Any) -> None:
     module, data = seeded(real)
     monkeypatch.syspath_prepend(tmp_path)
@@ -334,6 +336,7 @@ def test_a_run_that_was_interrupted_goes_on_to_the_same_module(make: Any, train:
         assert torch.equal(value, resumed.module.state_dict()[name]), name
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_though_the_program_draws_other_weights(train: Any) -> None:
     _, data = seeded(real)
     first, second, third = (nn.Linear(6, 3) for _ in range(3))
@@ -370,7 +373,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", thinned(REFUSED, every=3))
 def test_what_cant_be_trained_privately_is_refused_before_anything_is_released(name: str, train: Any, tmp_path: Path) -> None:
     make, changed, text = REFUSED[name]
     _, data = seeded(real)

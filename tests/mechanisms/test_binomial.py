@@ -8,6 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 
+from tests.selection import thinned
 from zetadp.mechanisms.numerics.binomial import log_binomial_tail
 
 
@@ -33,7 +34,7 @@ def cases():
             yield number, probability, least
 
 
-@pytest.mark.parametrize(("number", "probability", "least"), list(cases()))
+@pytest.mark.parametrize(("number", "probability", "least"), thinned(list(cases()), every=4))
 def test_the_bound_is_above_the_tail_and_near_it(number, probability, least):
     truth = exact(number, probability, least)
     assert truth <= log_binomial_tail(number, probability, least) <= truth + 1e-8

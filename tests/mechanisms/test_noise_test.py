@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.selection import thinned
 from zetadp.mechanisms import Adjacency, ComplexGaussian, Gaussian, Laplace, NumpySource, Sensitivity, noise_test
 from zetadp.mechanisms.noise_test import (
     SMALLEST_COUNT,
@@ -92,8 +93,10 @@ def products(first: NDArray[Any], second: NDArray[Any]) -> Products:
     return Products(len(first), float(u @ x), float(v @ y), float(u @ y), float(v @ x))
 
 
-@pytest.mark.parametrize("mechanism", [Gaussian(std=0.01, sensitivity=L2), CIRCULAR, UNEVEN], ids=["real", "circular", "uneven"])
-@pytest.mark.parametrize("share", [1.0, -1.0, 0.5, -0.5])
+@pytest.mark.parametrize(
+    "mechanism", thinned([Gaussian(std=0.01, sensitivity=L2), CIRCULAR, UNEVEN], every=2), ids=["real", "circular", "uneven"]
+)
+@pytest.mark.parametrize("share", thinned([1.0, -1.0, 0.5, -0.5], every=2))
 def test_draws_that_others_are_part_of_are_rejected(mechanism: Gaussian | ComplexGaussian, share: float) -> None:
     zero = np.zeros(DRAWS, dtype=np.complex128 if mechanism.is_complex else np.float64)
     for seed in range(20):
@@ -132,7 +135,7 @@ def test_no_products_say_nothing_and_few_or_undefined_ones_never_too_much() -> N
     assert not are_unrelated(gaussian, Products(DRAWS, float("nan")))
 
 
-@pytest.mark.parametrize("count", [1, 2, 5, 20, 100, 2400])
+@pytest.mark.parametrize("count", thinned([1, 2, 5, 20, 100, 2400], every=2))
 def test_no_chain_of_products_exceeds_its_bound_more_often_than_is_claimed(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(noise_test, "_TAIL", tail := 0.01)
     rng = np.random.default_rng(count)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.golden.oracles import oracle_rows
+from tests.selection import thinned
 from zetadp.mechanisms import InvalidParameter
 from zetadp.mechanisms.analysis.signal_energy import SignalNorms, norm_inside
 from zetadp.mechanisms.analysis.spectral_noise import (
@@ -53,12 +54,12 @@ def _matrix(low_pass, mask):
     return np.fft.ifftn(np.fft.fftn(unit, axes=axes) * mask, axes=axes).reshape(low_pass.dimensions, -1).T
 
 
-@pytest.mark.parametrize("low_pass", FILTERS)
+@pytest.mark.parametrize("low_pass", thinned(FILTERS, every=5))
 def test_kept_dimensions_are_the_bins_of_the_two_sided_mask(low_pass):
     assert low_pass.kept_dimensions == int(_two_sided(low_pass).sum())
 
 
-@pytest.mark.parametrize("low_pass", FILTERS)
+@pytest.mark.parametrize("low_pass", thinned(FILTERS, every=5))
 def test_projection_is_the_two_sided_mask_on_the_whole_spectrum(low_pass):
     unit = np.eye(low_pass.dimensions).reshape(low_pass.dimensions, *low_pass.shape)
     found = low_pass.project(unit).reshape(low_pass.dimensions, -1).T
@@ -67,33 +68,33 @@ def test_projection_is_the_two_sided_mask_on_the_whole_spectrum(low_pass):
     np.testing.assert_allclose(found, expected.real, atol=1e-14)
 
 
-@pytest.mark.parametrize("low_pass", FILTERS)
+@pytest.mark.parametrize("low_pass", thinned(FILTERS, every=5))
 def test_projection_is_idempotent_and_symmetric(low_pass):
     p = low_pass.project(np.eye(low_pass.dimensions).reshape(low_pass.dimensions, *low_pass.shape)).reshape(low_pass.dimensions, -1)
     np.testing.assert_allclose(p @ p, p, atol=1e-14)
     np.testing.assert_allclose(p, p.T, atol=1e-14)
 
 
-@pytest.mark.parametrize("low_pass", FILTERS)
+@pytest.mark.parametrize("low_pass", thinned(FILTERS, every=5))
 def test_covariance_is_the_projections_kernel(low_pass):
     p = _matrix(low_pass, _two_sided(low_pass)).real
     found = [low_pass.covariance(position) for position in np.ndindex(*low_pass.shape)]
     np.testing.assert_allclose(found, p[:, 0], atol=1e-14)
 
 
-@pytest.mark.parametrize("low_pass", FILTERS)
+@pytest.mark.parametrize("low_pass", thinned(FILTERS, every=5))
 def test_literal_mask_leaves_its_variance_ratio_at_every_position(low_pass):
     literal = _matrix(low_pass, _one_sided(low_pass)).real
     np.testing.assert_allclose(np.diag(literal @ literal.T), low_pass.one_sided_variance_ratio, atol=1e-14)
 
 
-@pytest.mark.parametrize("low_pass", FILTERS)
+@pytest.mark.parametrize("low_pass", thinned(FILTERS, every=5))
 def test_literal_mask_halves_amplitudes_exactly_where_it_loses_a_conjugate(low_pass):
     gains = np.abs(np.linalg.eigvals(_matrix(low_pass, _one_sided(low_pass)).real))
     assert min(gains[gains > 1e-6]) == pytest.approx(low_pass.smallest_one_sided_amplitude, abs=1e-7)
 
 
-@pytest.mark.parametrize("low_pass", FILTERS)
+@pytest.mark.parametrize("low_pass", thinned(FILTERS, every=5))
 def test_complex_bins_are_those_that_are_not_their_own_conjugates(low_pass):
     own = [
         all(2 * k % n == 0 for k, n in zip(index, low_pass.shape, strict=True))
@@ -102,7 +103,7 @@ def test_complex_bins_are_those_that_are_not_their_own_conjugates(low_pass):
     assert low_pass.keeps_complex_bins == (not all(own))
 
 
-@pytest.mark.parametrize("low_pass", FILTERS)
+@pytest.mark.parametrize("low_pass", thinned(FILTERS, every=5))
 def test_real_noise_variance_is_the_sum_of_squared_cosines(low_pass):
     bins = np.array(list(zip(*np.nonzero(_one_sided(low_pass)), strict=True)))
     for position in np.ndindex(*low_pass.shape):
@@ -118,7 +119,7 @@ def test_real_noise_variance_keeps_its_digits_on_long_axes():
     assert real_noise_variance(LowPass((length,), (kept,)), (index,)) == pytest.approx(float(expected), rel=1e-12)
 
 
-@pytest.mark.parametrize(("inputs", "expected"), oracle_rows("spectral_1d"))
+@pytest.mark.parametrize(("inputs", "expected"), thinned(oracle_rows("spectral_1d"), every=3))
 def test_one_axis_agrees_with_forty_digits(inputs, expected):
     length, kept, values = int(inputs["N"]), int(inputs["K"]), expected["value"]
     low_pass = LowPass((length,), (kept,))
@@ -132,7 +133,7 @@ def test_one_axis_agrees_with_forty_digits(inputs, expected):
         assert low_pass.one_sided_variance_ratio == pytest.approx(float(values["literal_mask_hermitian"]), rel=1e-15)
 
 
-@pytest.mark.parametrize(("inputs", "expected"), oracle_rows("spectral_2d"))
+@pytest.mark.parametrize(("inputs", "expected"), thinned(oracle_rows("spectral_2d"), every=2))
 def test_two_axes_agree_with_forty_digits(inputs, expected):
     low_pass = LowPass((int(inputs["N1"]), int(inputs["N2"])), (int(inputs["K1"]), int(inputs["K2"])))
     assert low_pass.kept_dimensions == int(expected["value"]["kept_bins"])
@@ -167,22 +168,25 @@ def test_half_the_length_leaves_out_the_nyquist_bin_and_one_more_keeps_all():
 
 @pytest.mark.parametrize(
     ("shape", "kept", "message"),
-    [
-        ((8,), (9,), "kept must be at least 1 and at most the axis length"),
-        ((8,), (0,), "kept must be at least 1"),
-        ((8,), (2, 2), "kept must be one number for each axis"),
-        ((), (), "shape must be one or two axis lengths"),
-        ((2, 2, 2), (1, 1, 1), "shape must be one or two axis lengths"),
-        ((0,), (0,), "shape must be axis lengths between 1 and"),
-    ],
+    thinned(
+        [
+            ((8,), (9,), "kept must be at least 1 and at most the axis length"),
+            ((8,), (0,), "kept must be at least 1"),
+            ((8,), (2, 2), "kept must be one number for each axis"),
+            ((), (), "shape must be one or two axis lengths"),
+            ((2, 2, 2), (1, 1, 1), "shape must be one or two axis lengths"),
+            ((0,), (0,), "shape must be axis lengths between 1 and"),
+        ],
+        every=3,
+    ),
 )
 def test_filters_that_do_not_exist_are_refused(shape, kept, message):
     with pytest.raises(InvalidParameter, match=message):
         LowPass(shape, kept)
 
 
-@pytest.mark.parametrize("length", [1, 7, 8, 100])
-@pytest.mark.parametrize("rounding", list(Rounding))
+@pytest.mark.parametrize("length", thinned([1, 7, 8, 100], every=2))
+@pytest.mark.parametrize("rounding", thinned(list(Rounding), every=2))
 def test_ratio_and_kept_number_are_inverse(length, rounding):
     for kept in range(1, length + 1):
         # Written to 15 digits the ratio is off by far less than 1 / N, which only rounding to nearest forgives.
@@ -223,7 +227,7 @@ def test_half_spectrum_norm_undercounts_by_at_most_its_factor_and_attains_it(sha
     assert attained == pytest.approx(rfft_norm_undercount(low_pass), rel=1e-12)
 
 
-@pytest.mark.parametrize("low_pass", FILTERS)
+@pytest.mark.parametrize("low_pass", thinned(FILTERS, every=5))
 def test_norms_from_signal_and_from_its_power_spectrum_agree_with_the_projection(low_pass):
     signal = np.random.default_rng(7).normal(size=low_pass.shape)
     power = np.abs(np.fft.rfftn(signal, norm="ortho")) ** 2
@@ -288,8 +292,10 @@ def _mahalanobis(query, reading, noise_std):
     return math.sqrt(float(np.sum(np.abs(spectrum) ** 2)) / variance)
 
 
-@pytest.mark.parametrize("reading", [reading for reading in NoiseReading if reading is not NoiseReading.REAL_ON_COMPLEX_BINS])
-@pytest.mark.parametrize("length", [1, 2, 7, 8])
+@pytest.mark.parametrize(
+    "reading", thinned([reading for reading in NoiseReading if reading is not NoiseReading.REAL_ON_COMPLEX_BINS], every=2)
+)
+@pytest.mark.parametrize("length", thinned([1, 2, 7, 8], every=2))
 def test_readings_have_the_largest_mahalanobis_length_over_unit_queries(reading, length):
     queries = [np.full(length, length**-0.5), *np.random.default_rng(3).normal(size=(200, length))]
     found = [_mahalanobis(query / np.linalg.norm(query), reading, 1.7) for query in queries]

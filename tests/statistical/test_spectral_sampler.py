@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tests.selection import chosen
+from tests.selection import chosen, thinned
 from zetadp.mechanisms import NumpySource, Sensitivity, Spectral
 from zetadp.mechanisms.analysis.spectral_noise import NoiseReading, reading_gdp_mu
 from zetadp.mechanisms.numerics.gdp import gdp_log_delta
@@ -56,19 +56,19 @@ def _energy_is_plausible(samples, std, dimensions):
     return min(energy.cdf(total), energy.sf(total)) > 1e-6
 
 
-@pytest.mark.parametrize("mechanism", CASES)
+@pytest.mark.parametrize("mechanism", thinned(CASES, every=3))
 def test_noise_has_the_covariance_of_the_projection(mechanism):
     assert _covariance_is_plausible(_samples(mechanism), STD**2 * _projection(mechanism))
 
 
-@pytest.mark.parametrize("mechanism", CASES)
+@pytest.mark.parametrize("mechanism", thinned(CASES, every=3))
 def test_noise_has_one_variance_at_every_position(mechanism):
     variance = STD**2 * mechanism.low_pass.variance_ratio
     found = np.mean(_samples(mechanism) ** 2, axis=0)
     assert np.all(np.abs(found / variance - 1.0) < 5.0 * math.sqrt(2.0 / COUNT))
 
 
-@pytest.mark.parametrize("mechanism", CASES)
+@pytest.mark.parametrize("mechanism", thinned(CASES, every=3))
 def test_noise_has_the_autocovariance_of_dirichlets_kernel(mechanism):
     samples = _samples(mechanism)
     variance = STD**2 * mechanism.low_pass.variance_ratio
@@ -77,14 +77,14 @@ def test_noise_has_the_autocovariance_of_dirichlets_kernel(mechanism):
         assert np.mean(samples[:, 0] * samples[:, index]) == pytest.approx(expected, abs=5.0 * variance * math.sqrt(2.0 / COUNT))
 
 
-@pytest.mark.parametrize("mechanism", CASES)
+@pytest.mark.parametrize("mechanism", thinned(CASES, every=3))
 def test_noise_fills_exactly_the_dimensions_that_are_counted(mechanism):
     kept = mechanism.low_pass.kept_dimensions
     assert _energy_is_plausible(_samples(mechanism), STD, kept)
     assert not _energy_is_plausible(_samples(mechanism), STD, kept + 1)
 
 
-@pytest.mark.parametrize("mechanism", CASES)
+@pytest.mark.parametrize("mechanism", thinned(CASES, every=3))
 def test_noise_is_normal_in_the_kept_coordinates(mechanism):
     values, vectors = np.linalg.eigh(_projection(mechanism))
     coordinates = _samples(mechanism) @ vectors[:, values > 0.5]
@@ -93,7 +93,7 @@ def test_noise_is_normal_in_the_kept_coordinates(mechanism):
         assert stats.kstest(column, "norm", args=(0.0, STD)).pvalue > 1e-5
 
 
-@pytest.mark.parametrize("mechanism", CASES)
+@pytest.mark.parametrize("mechanism", thinned(CASES, every=5))
 @pytest.mark.parametrize("wrong", [0.7, 1.3])
 def test_the_checks_reject_a_scale_that_is_thirty_percent_off(mechanism, wrong):
     samples = wrong * _samples(mechanism, count=4000)
@@ -136,7 +136,7 @@ def _released_pair(mechanism, wave, factor=1.0):
     return null, wave + factor * (moved - wave)
 
 
-@pytest.mark.parametrize("mechanism", CASES)
+@pytest.mark.parametrize("mechanism", thinned(CASES, every=3))
 @pytest.mark.parametrize("epsilon", chosen([0.1, 1.0], [1.0]))
 def test_no_test_along_a_kept_wave_beats_the_claimed_delta(mechanism, epsilon):
     claimed = math.exp(mechanism.privacy_loss().log_delta(epsilon))
@@ -144,7 +144,7 @@ def test_no_test_along_a_kept_wave_beats_the_claimed_delta(mechanism, epsilon):
         assert _observed_delta(*_released_pair(mechanism, wave), wave, STD, epsilon) <= claimed
 
 
-@pytest.mark.parametrize("mechanism", CASES)
+@pytest.mark.parametrize("mechanism", thinned(CASES, every=3))
 def test_the_same_test_catches_noise_that_is_thirty_percent_too_small(mechanism):
     claimed = math.exp(mechanism.privacy_loss().log_delta(0.5))
     for wave in _waves(mechanism):

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.selection import chosen
+from tests.selection import chosen, thinned
 from tests.trainer.lattice_attack import (
     FEW,
     RUNS,
@@ -339,7 +339,7 @@ def test_the_last_bits_tell_no_more_than_is_accounted_for(name: str, kind: str, 
         assert on_one_grid(case.mechanism, seen, spacing).all()
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if "complex noise" not in name and name != "noisy count"])
+@pytest.mark.parametrize("name", thinned([name for name in CASES if "complex noise" not in name and name != "noisy count"], every=4))
 def test_float_noise_names_the_record(name: str, in_type: Callable[[str], None]) -> None:
     in_type("float32")
     case = _case(name)
@@ -347,7 +347,7 @@ def test_float_noise_names_the_record(name: str, in_type: Callable[[str], None])
     assert rates.gap > max(0.9, largest_gap(case.event, FEW))
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if "complex noise" not in name])
+@pytest.mark.parametrize("name", thinned([name for name in CASES if "complex noise" not in name], every=4))
 def test_exact_noise_on_a_value_that_was_not_rounded_names_the_record(name: str, in_type: Callable[[str], None]) -> None:
     in_type("float64")
     case = _case(name)

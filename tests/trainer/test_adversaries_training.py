@@ -136,7 +136,7 @@ def run(steps: int, folder: Path) -> object:
 
 
 @pytest.mark.parametrize("steps", chosen(STEPS, STEPS[:1]))
-@pytest.mark.parametrize("broken", BROKEN)
+@pytest.mark.parametrize("broken", thinned(BROKEN, every=3))
 def test_a_run_whose_units_weigh_too_much_is_refused_before_anything_is_released(
     broken: str, steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,7 +179,9 @@ def test_every_layer_and_clipping_passes_and_a_hundredth_too_much_does_not(
 
 
 @pytest.mark.parametrize("bound", thinned([SMALLEST_BOUND, 1e-3, 1e30], every=3))
-@pytest.mark.parametrize("clipping_with", [lambda bound: FlatClipping(bound=bound), lambda bound: PerLayerClipping(bound=bound), adaptive])
+@pytest.mark.parametrize(
+    "clipping_with", thinned([lambda bound: FlatClipping(bound=bound), lambda bound: PerLayerClipping(bound=bound), adaptive], every=2)
+)
 def test_every_layer_of_a_network_is_tried_at_every_bound(
     clipping_with: Callable[[float], Clipping], bound: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,6 +59,7 @@ def test_a_safetensors_file_without_our_header_is_refused(tmp_path: Path) -> Non
         load_checkpoint(tmp_path / "c", "digest", CPU)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_with_any_bit_turned_is_refused(tmp_path: Path, checkpoint: Checkpoint) -> None:
     path = tmp_path / "c.safetensors"
     save_checkpoint(path, checkpoint, "digest")

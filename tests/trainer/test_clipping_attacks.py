@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.selection import thinned
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer.engine.gradients.clipping import CLIP_MARGIN, LARGEST_MICROBATCH, ClippedGradients
@@ -221,7 +222,10 @@ def _added_in_turn(terms: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("kind", [torch.float32, torch.complex64])
 @pytest.mark.parametrize(
     ("count", "positions", "at_once"),
-    [(64, 1, 64), (240, 1, 240), (512, 1, 512), (900, 1, 900), (2048, 1, 2048), (2048, 1, 128), (256, 784, 256), (2048, 16, 64)],
+    thinned(
+        [(64, 1, 64), (240, 1, 240), (512, 1, 512), (900, 1, 900), (2048, 1, 2048), (2048, 1, 128), (256, 784, 256), (2048, 16, 64)],
+        every=4,
+    ),
 )
 def test_the_simplest_library_rounds_within_the_margin_too(
     count: int, positions: int, at_once: int, kind: torch.dtype, monkeypatch: pytest.MonkeyPatch
@@ -243,7 +247,7 @@ def test_the_simplest_library_rounds_within_the_margin_too(
 
 
 @pytest.mark.parametrize("each", [REAL, COMPLEX, COMBINED])
-@pytest.mark.parametrize("units", [1, 16, 17, 64, 100, 512, 700, 2048])
+@pytest.mark.parametrize("units", thinned([1, 16, 17, 64, 100, 512, 700, 2048], every=4))
 @pytest.mark.parametrize("more", [1, 2, 16])
 def test_float32_adds_as_many_units_at_once_as_its_rounding_allows(units: int, more: int, each: int) -> None:
     """The bound of mechanisms/proofs/clipped_sum.md, as large as clipping's margin leaves room for."""

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.selection import thinned
 from tests.trainer.made_up import PAPERS, built, records, targets
 from zetadp.trainer.data.base import DataSetFacts
 from zetadp.trainer.engine.gradients.clipping import CLIP_MARGIN, ClippedGradients
@@ -33,7 +34,7 @@ def looped(network: nn.Module, losses: Losses, features: torch.Tensor, labels: t
     return total
 
 
-@pytest.mark.parametrize(("model", "facts", "size"), PAPERS)
+@pytest.mark.parametrize(("model", "facts", "size"), thinned(PAPERS, every=3))
 def test_a_papers_clipped_sum_is_that_of_a_loop(model: ModelSpec, facts: DataSetFacts, size: int) -> None:
     network, losses = built(model, facts), losses_for(facts)
     features, labels = records(facts, 4), targets(facts, 4)

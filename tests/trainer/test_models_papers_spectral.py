@@ -6,6 +6,7 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
+from tests.selection import thinned
 from tests.trainer.made_up import built, facts_of, records
 from zetadp.trainer.data.base import DataSetFacts
 from zetadp.trainer.specs.models import papers_spectral
@@ -47,19 +48,19 @@ def _facts(shape: tuple[int, ...]) -> DataSetFacts:
     return facts_of(shape, is_complex=False)
 
 
-@pytest.mark.parametrize(("model", "shape", "_numbers"), NETWORKS)
+@pytest.mark.parametrize(("model", "shape", "_numbers"), thinned(NETWORKS, every=5))
 def test_a_network_fits_the_papers_data_and_survives_json(model: Sequential, shape: tuple[int, ...], _numbers: int) -> None:
     check_model(model, _facts(shape))
     assert ANY_MODEL.validate_json(ANY_MODEL.dump_json(model)) == model
 
 
-@pytest.mark.parametrize(("model", "shape", "numbers"), NETWORKS)
+@pytest.mark.parametrize(("model", "shape", "numbers"), thinned(NETWORKS, every=5))
 def test_a_network_has_the_numbers_of_its_table(model: Sequential, shape: tuple[int, ...], numbers: int) -> None:
     network = built(model, _facts(shape))
     assert sum(parameter.numel() for parameter in network.parameters()) == numbers
 
 
-@pytest.mark.parametrize(("model", "shape", "_numbers"), NETWORKS)
+@pytest.mark.parametrize(("model", "shape", "_numbers"), thinned(NETWORKS, every=5))
 def test_a_network_gives_ten_scores_that_depend_on_the_record(model: Sequential, shape: tuple[int, ...], _numbers: int) -> None:
     facts = _facts(shape)
     scores = built(model, facts).eval()(records(facts))

@@ -58,7 +58,7 @@ def case_of(model: Sequential, shape: tuple[int, ...], *, is_complex: bool) -> L
     return LayerCase(lambda stream: build(model, facts, stream), shape, is_complex)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", thinned(CASES, every=3))
 def test_the_clipped_sum_is_the_loops_in_double_precision(name: str) -> None:
     model, shape = CASES[name]
     is_complex = model.numbers == "complex" and len(shape) == 2
@@ -72,7 +72,7 @@ def test_the_clipped_sum_over_users_is_the_loops(name: str) -> None:
     assert relative_error(case_of(model, shape, is_complex=is_complex), MEMBERS, per_layer=False) <= 1e-5
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", thinned(CASES, every=3))
 def test_names_and_shapes_are_those_of_the_built_network(name: str) -> None:
     model, shape = CASES[name]
     facts = facts_of(shape, CLASSES, is_complex=model.numbers == "complex" and len(shape) == 2)
@@ -163,19 +163,22 @@ def test_numbers_outside_the_table_are_taken_for_the_nearest_row() -> None:
 
 @pytest.mark.parametrize(
     ("layers", "shape", "message"),
-    [
-        ((SelfAttention(heads=3, width=4),), (4, 6), r"layers\[0\]\.heads must be a divisor of the width, 4"),
-        (
-            (SelfAttention(heads=2, width=4),),
-            (4, 6, 6),
-            r"layers\[0\] must be applied to sequences \(channels, length\) \(self_",
-        ),
-        ((Recurrent(cell="gru", outputs=3, returns="last"),), (2, 1025), r"layers\[0\] must be applied to at most 1024 places"),
-        ((PositionNorm(),), (2, 6), r"layers\[0\] must be applied to places of at least three channels"),
-        ((PositionEmbedding(),), (6,), r"layers\[0\] must be applied to sequences"),
-        ((Embedding(entries=3, outputs=2),), (2, 6), r"layers\[0\] must be applied to flat records \(embedding\)"),
-        ((Residual(layers=(Recurrent(cell="rnn", outputs=3, returns="last"),)),), (4, 6), r"layers\[0\]\.shortcut must be such"),
-    ],
+    thinned(
+        [
+            ((SelfAttention(heads=3, width=4),), (4, 6), r"layers\[0\]\.heads must be a divisor of the width, 4"),
+            (
+                (SelfAttention(heads=2, width=4),),
+                (4, 6, 6),
+                r"layers\[0\] must be applied to sequences \(channels, length\) \(self_",
+            ),
+            ((Recurrent(cell="gru", outputs=3, returns="last"),), (2, 1025), r"layers\[0\] must be applied to at most 1024 places"),
+            ((PositionNorm(),), (2, 6), r"layers\[0\] must be applied to places of at least three channels"),
+            ((PositionEmbedding(),), (6,), r"layers\[0\] must be applied to sequences"),
+            ((Embedding(entries=3, outputs=2),), (2, 6), r"layers\[0\] must be applied to flat records \(embedding\)"),
+            ((Residual(layers=(Recurrent(cell="rnn", outputs=3, returns="last"),)),), (4, 6), r"layers\[0\]\.shortcut must be such"),
+        ],
+        every=3,
+    ),
 )
 def test_what_doesnt_fit_is_refused_by_its_place(layers: tuple[LayerSpec, ...], shape: tuple[int, ...], message: str) -> None:
     with pytest.raises(InvalidParameter, match=message):

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from tests.selection import thinned
 from tests.trainer.made_up import facts_of
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data.base import DataSetFacts
@@ -57,12 +58,12 @@ PAPERS: list[tuple[ModelSpec, DataSetFacts]] = [
 ]
 
 
-@pytest.mark.parametrize(("model", "facts"), PAPERS)
+@pytest.mark.parametrize(("model", "facts"), thinned(PAPERS, every=3))
 def test_a_papers_network_fits_the_papers_data(model: ModelSpec, facts: DataSetFacts) -> None:
     check_model(model, facts)
 
 
-@pytest.mark.parametrize("model", [model for model, _ in PAPERS])
+@pytest.mark.parametrize("model", thinned([model for model, _ in PAPERS], every=3))
 def test_a_network_survives_json(model: ModelSpec) -> None:
     assert ANY_MODEL.validate_json(ANY_MODEL.dump_json(model)) == model
 
@@ -79,19 +80,22 @@ def test_checking_a_network_loads_no_torch() -> None:
 
 @pytest.mark.parametrize(
     ("fields", "text"),
-    [
-        ({"numbers": "real", "head": "magnitude"}, "model.head must be none for numbers real"),
-        ({"numbers": "real", "layers": [{"kind": "activation", "name": "crelu"}]}, r"layers\[0\].name must be a real activation"),
-        ({"layers": [{"kind": "flatten"}, {"kind": "activation", "name": "relu"}]}, r"layers\[1\].name must be a complex activation"),
-        ({"numbers": "real", "layers": [{"kind": "fourier"}]}, "the output of fourier is complex"),
-        ({"layers": []}, "at least 1 item"),
-        ({"layers": [{"kind": "flatten"}] * 129}, "at most 128 items"),
-        ({"layers": [{"kind": "batch_norm"}]}, "batch_norm"),
-        ({"layers": [{"kind": "linear", "outputs": 0}]}, "greater than or equal to 1"),
-        ({"layers": [{"kind": "linear", "outputs": 65537}]}, "less than or equal to 65536"),
-        ({"layers": [{"kind": "dropout", "probability": 1.0}]}, "less than 1"),
-        ({"layers": [{"kind": "filter_bank", "wavelengths": [4.0], "orientations": 4, "size": 8, "pool": 4}]}, "size must be odd"),
-    ],
+    thinned(
+        [
+            ({"numbers": "real", "head": "magnitude"}, "model.head must be none for numbers real"),
+            ({"numbers": "real", "layers": [{"kind": "activation", "name": "crelu"}]}, r"layers\[0\].name must be a real activation"),
+            ({"layers": [{"kind": "flatten"}, {"kind": "activation", "name": "relu"}]}, r"layers\[1\].name must be a complex activation"),
+            ({"numbers": "real", "layers": [{"kind": "fourier"}]}, "the output of fourier is complex"),
+            ({"layers": []}, "at least 1 item"),
+            ({"layers": [{"kind": "flatten"}] * 129}, "at most 128 items"),
+            ({"layers": [{"kind": "batch_norm"}]}, "batch_norm"),
+            ({"layers": [{"kind": "linear", "outputs": 0}]}, "greater than or equal to 1"),
+            ({"layers": [{"kind": "linear", "outputs": 65537}]}, "less than or equal to 65536"),
+            ({"layers": [{"kind": "dropout", "probability": 1.0}]}, "less than 1"),
+            ({"layers": [{"kind": "filter_bank", "wavelengths": [4.0], "orientations": 4, "size": 8, "pool": 4}]}, "size must be odd"),
+        ],
+        every=4,
+    ),
 )
 def test_a_network_that_no_data_fit_is_refused_at_construction(fields: dict[str, Any], text: str) -> None:
     numbers = fields.get("numbers", "complex")
@@ -113,27 +117,30 @@ def test_groups_of_a_unet_divide_its_channels() -> None:
 
 @pytest.mark.parametrize(
     ("layers", "text"),
-    [
-        ((Linear(outputs=10),), r"layers\[0\] must be after a flatten layer"),
-        (
-            (Flatten(), BlockCirculantLinear(outputs=10, block=4), Convolution(outputs=3, kernel=1)),
-            r"layers\[2\] must be applied to records with one",
-        ),
-        ((Convolution(outputs=4, kernel=9),), r"layers\[0\] must be small enough"),
-        ((Convolution(outputs=4, kernel=5, dilation=2),), r"layers\[0\] must be small enough"),
-        ((Convolution(outputs=4, kernel=3, groups=2),), r"layers\[0\].groups must be a divisor of 3 inputs and 4 outputs"),
-        ((Convolution(outputs=6, kernel=3), GroupNorm(groups=4)), r"layers\[1\].groups must be a divisor of 6 channels"),
-        ((AdaptiveAveragePool(size=1), InstanceNorm()), r"layers\[1\] must be applied where every group has at least two numbers"),
-        ((MaxPool(kernel=9, stride=1),), r"layers\[0\] must be small enough"),
-        ((AdaptiveAveragePool(size=9),), r"layers\[0\] must be small enough"),
-        ((Flatten(), Unflatten(channels=3, height=8, width=9)), r"layers\[1\] must be applied to flat records of 216 numbers"),
-        (
-            (Flatten(), FilterBank(wavelengths=(4.0,), orientations=1, size=3, pool=2)),
-            r"layers\[1\] must be applied to records with two spatial axes",
-        ),
-        ((Flatten(), Linear(outputs=9)), "such that the output is 10 class scores"),
-        ((Convolution(outputs=10, kernel=3),), "such that the output is 10 class scores"),
-    ],
+    thinned(
+        [
+            ((Linear(outputs=10),), r"layers\[0\] must be after a flatten layer"),
+            (
+                (Flatten(), BlockCirculantLinear(outputs=10, block=4), Convolution(outputs=3, kernel=1)),
+                r"layers\[2\] must be applied to records with one",
+            ),
+            ((Convolution(outputs=4, kernel=9),), r"layers\[0\] must be small enough"),
+            ((Convolution(outputs=4, kernel=5, dilation=2),), r"layers\[0\] must be small enough"),
+            ((Convolution(outputs=4, kernel=3, groups=2),), r"layers\[0\].groups must be a divisor of 3 inputs and 4 outputs"),
+            ((Convolution(outputs=6, kernel=3), GroupNorm(groups=4)), r"layers\[1\].groups must be a divisor of 6 channels"),
+            ((AdaptiveAveragePool(size=1), InstanceNorm()), r"layers\[1\] must be applied where every group has at least two numbers"),
+            ((MaxPool(kernel=9, stride=1),), r"layers\[0\] must be small enough"),
+            ((AdaptiveAveragePool(size=9),), r"layers\[0\] must be small enough"),
+            ((Flatten(), Unflatten(channels=3, height=8, width=9)), r"layers\[1\] must be applied to flat records of 216 numbers"),
+            (
+                (Flatten(), FilterBank(wavelengths=(4.0,), orientations=1, size=3, pool=2)),
+                r"layers\[1\] must be applied to records with two spatial axes",
+            ),
+            ((Flatten(), Linear(outputs=9)), "such that the output is 10 class scores"),
+            ((Convolution(outputs=10, kernel=3),), "such that the output is 10 class scores"),
+        ],
+        every=5,
+    ),
 )
 def test_a_layer_that_does_not_take_its_input_is_named(layers: tuple[LayerSpec, ...], text: str) -> None:
     with pytest.raises(InvalidParameter, match=text):
@@ -160,25 +167,28 @@ def test_a_transposed_convolution_needs_two_spatial_axes() -> None:
 
 @pytest.mark.parametrize(
     ("model", "facts", "text"),
-    [
-        (papers.real_mnist(), facts_of((784,)), "complex or real_pairs for complex data"),
-        (papers.phase_mnist(), facts_of((1, 28, 28)), "complex_mlp classifies flat records"),
-        (papers.mri_sequence(4), facts_of((1, 32, 32), None), "model.head must be none"),
-        (papers.mri_reconstruction(), facts_of((1, 32, 32)), "complex_unet reconstructs complex images"),
-        (papers.mri_reconstruction(), facts_of((1, 32, 40), None), "multiples of 16"),
-        (papers.mri_reconstruction(), facts_of((1, 16, 16), None), "multiples of 16"),
-        (Sequential(numbers="complex", layers=(Fourier(),), head="none"), facts_of((10,)), "complex outputs into real class scores"),
-        (
-            Sequential(numbers="complex", layers=(AveragePool(kernel=2, stride=2),), head="none"),
-            facts_of((1, 8, 8), None),
-            "the shape of the input",
-        ),
-        (
-            Sequential(numbers="real", layers=(Activation(name="relu"),), head="none"),
-            facts_of((1, 8, 8), None, is_complex=False),
-            "complex images or flat rows of real numbers",
-        ),
-    ],
+    thinned(
+        [
+            (papers.real_mnist(), facts_of((784,)), "complex or real_pairs for complex data"),
+            (papers.phase_mnist(), facts_of((1, 28, 28)), "complex_mlp classifies flat records"),
+            (papers.mri_sequence(4), facts_of((1, 32, 32), None), "model.head must be none"),
+            (papers.mri_reconstruction(), facts_of((1, 32, 32)), "complex_unet reconstructs complex images"),
+            (papers.mri_reconstruction(), facts_of((1, 32, 40), None), "multiples of 16"),
+            (papers.mri_reconstruction(), facts_of((1, 16, 16), None), "multiples of 16"),
+            (Sequential(numbers="complex", layers=(Fourier(),), head="none"), facts_of((10,)), "complex outputs into real class scores"),
+            (
+                Sequential(numbers="complex", layers=(AveragePool(kernel=2, stride=2),), head="none"),
+                facts_of((1, 8, 8), None),
+                "the shape of the input",
+            ),
+            (
+                Sequential(numbers="real", layers=(Activation(name="relu"),), head="none"),
+                facts_of((1, 8, 8), None, is_complex=False),
+                "complex images or flat rows of real numbers",
+            ),
+        ],
+        every=3,
+    ),
 )
 def test_a_network_for_another_task_is_refused(model: ModelSpec, facts: DataSetFacts, text: str) -> None:
     with pytest.raises(InvalidParameter, match=text):
@@ -254,7 +264,7 @@ NAMED: list[tuple[dict[str, Any], Sequential]] = [
 ]
 
 
-@pytest.mark.parametrize(("asked", "network"), NAMED)
+@pytest.mark.parametrize(("asked", "network"), thinned(NAMED, every=3))
 def test_a_name_stands_for_layers_which_is_what_is_kept(asked: dict[str, Any], network: Sequential) -> None:
     found = ANY_MODEL.validate_python(asked)
     assert found == network

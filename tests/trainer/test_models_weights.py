@@ -17,6 +17,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from tests.selection import thinned
 from tests.trainer.made_up import built, facts_of, records
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import RuntimeSpec, ZetaDpSgd, load_train
@@ -97,7 +98,7 @@ def test_the_spec_knows_every_parameters_name_and_shape(numbers: Numbers) -> Non
     assert told == {name: tuple(value.shape) for name, value in stored(built(model, FACTS[numbers])).items()}
 
 
-@pytest.mark.parametrize("name", ComplexActivation.__args__)
+@pytest.mark.parametrize("name", thinned(ComplexActivation.__args__, every=4))
 def test_the_spec_knows_an_activations_parameters(name: ComplexActivation) -> None:
     model, facts = sequential(Activation(name=name), Linear(outputs=3)), facts_of((8,), 3)
     told = {name: shape for stage in sequential_shapes(model, facts) for name, shape in stage.parameters.items()}
@@ -121,8 +122,8 @@ def test_a_network_starts_at_its_first_layers_given_weights_and_draws_the_others
         assert torch.equal(parameter, expected), name
 
 
-@pytest.mark.parametrize("numbers", ["complex", "real", "real_pairs"])
-@pytest.mark.parametrize("frozen", [1, 2, 5, 8])
+@pytest.mark.parametrize("numbers", thinned(["complex", "real", "real_pairs"], every=2))
+@pytest.mark.parametrize("frozen", thinned([1, 2, 5, 8], every=2))
 def test_frozen_layers_are_part_of_the_front_and_change_nothing(root: Path, numbers: Numbers, frozen: int) -> None:
     facts = FACTS[numbers]
     source = built(sequential(*LAYERS, numbers=numbers), facts, seed=11)
@@ -159,21 +160,30 @@ def _altered(change: Callable[[dict[str, Tensor]], object]) -> dict[str, Tensor]
 
 @pytest.mark.parametrize(
     ("change", "text"),
-    [
-        (lambda t: t.pop("1_group_norm.bias"), r"with all tensors of the given layers \(including 1_group_norm.bias\), got 'public/start"),
-        (lambda t: t.update({"0_linear.weight": torch.ones(2)}), "tensors of the network's layers only, got .* with 0_linear.weight"),
-        (lambda t: t.update({"encoder.weight": torch.ones(2)}), "tensors of the network's layers only, got .* with encoder.weight"),
-        (
-            lambda t: t.update({"1_group_norm.bias": torch.ones(3, 2)}),
-            r"1_group_norm.bias has dtype F32 and shape \(6, 2\), got .*\(3, 2\)",
-        ),
-        (lambda t: t.update({"1_group_norm.bias": torch.ones(6, 2).double()}), r"has dtype F32 and shape \(6, 2\), got \('F64'"),
-        (
-            lambda t: t["0_convolution.weight"].view(-1)[3:4].fill_(torch.nan),
-            "finite numbers, got 'NaN or infinity in 0_convolution.weight'",
-        ),
-        (lambda t: t["1_group_norm.bias"].view(-1)[3:4].fill_(-torch.inf), "finite numbers, got 'NaN or infinity in 1_group_norm.bias'"),
-    ],
+    thinned(
+        [
+            (
+                lambda t: t.pop("1_group_norm.bias"),
+                r"with all tensors of the given layers \(including 1_group_norm.bias\), got 'public/start",
+            ),
+            (lambda t: t.update({"0_linear.weight": torch.ones(2)}), "tensors of the network's layers only, got .* with 0_linear.weight"),
+            (lambda t: t.update({"encoder.weight": torch.ones(2)}), "tensors of the network's layers only, got .* with encoder.weight"),
+            (
+                lambda t: t.update({"1_group_norm.bias": torch.ones(3, 2)}),
+                r"1_group_norm.bias has dtype F32 and shape \(6, 2\), got .*\(3, 2\)",
+            ),
+            (lambda t: t.update({"1_group_norm.bias": torch.ones(6, 2).double()}), r"has dtype F32 and shape \(6, 2\), got \('F64'"),
+            (
+                lambda t: t["0_convolution.weight"].view(-1)[3:4].fill_(torch.nan),
+                "finite numbers, got 'NaN or infinity in 0_convolution.weight'",
+            ),
+            (
+                lambda t: t["1_group_norm.bias"].view(-1)[3:4].fill_(-torch.inf),
+                "finite numbers, got 'NaN or infinity in 1_group_norm.bias'",
+            ),
+        ],
+        every=3,
+    ),
 )
 def test_tensors_that_are_not_the_networks_are_refused(root: Path, change: Callable[[dict[str, Tensor]], object], text: str) -> None:
     model = sequential(*LAYERS, given=given(root, _altered(change), 0, 2))
@@ -242,17 +252,20 @@ def test_a_file_too_large_is_not_read(root: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(
     ("fields", "text"),
-    [
-        ({"file": "../start.safetensors"}, "String should match pattern"),
-        ({"file": "/start.safetensors"}, "String should match pattern"),
-        ({"file": "a/.hidden/start.safetensors"}, "String should match pattern"),
-        ({"file": "start.pt"}, "String should match pattern"),
-        ({"sha256": "0" * 63}, "String should match pattern"),
-        ({"frozen_layers": 3}, r"frozen_layers must be <= given_layers = 2, got 3"),
-        ({"frozen_layers": 0, "given_layers": 0}, "greater than or equal to 1"),
-        ({"frozen_layers": 4, "given_layers": 5}, "given_layers must be at most 4, the number of layers, got 5"),
-        ({"given_layers": 4, "frozen_layers": 2}, r"model.layers\[1\] must be after the frozen layers, got 'dropout'"),
-    ],
+    thinned(
+        [
+            ({"file": "../start.safetensors"}, "String should match pattern"),
+            ({"file": "/start.safetensors"}, "String should match pattern"),
+            ({"file": "a/.hidden/start.safetensors"}, "String should match pattern"),
+            ({"file": "start.pt"}, "String should match pattern"),
+            ({"sha256": "0" * 63}, "String should match pattern"),
+            ({"frozen_layers": 3}, r"frozen_layers must be <= given_layers = 2, got 3"),
+            ({"frozen_layers": 0, "given_layers": 0}, "greater than or equal to 1"),
+            ({"frozen_layers": 4, "given_layers": 5}, "given_layers must be at most 4, the number of layers, got 5"),
+            ({"given_layers": 4, "frozen_layers": 2}, r"model.layers\[1\] must be after the frozen layers, got 'dropout'"),
+        ],
+        every=3,
+    ),
 )
 def test_bad_given_weights_are_refused_at_construction(fields: dict[str, Any], text: str) -> None:
     start = {"kind": "given", "file": "start.safetensors", "sha256": "0" * 64, "frozen_layers": 0, "given_layers": 2}

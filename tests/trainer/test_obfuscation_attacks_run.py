@@ -91,6 +91,7 @@ def test_properties_are_inferred(attack: str, of_digits: AttackFindings) -> None
     assert found.chance == pytest.approx(0.5, abs=0.06)
 
 
+@pytest.mark.slow
 def test_the_same_seeds_give_the_same_findings_and_leave_torchs_own_generator_alone() -> None:
     ground = digits(20)
     before = torch.get_rng_state()

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.selection import thinned
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer.algorithms.obfuscation.layers import Delta, MagnitudeNorm
@@ -63,7 +64,7 @@ def _built(name: str, method: Method) -> DividedNetwork:
     return made.eval()
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", thinned(NETWORKS, every=3))
 def test_the_processing_module_turns_with_its_input(name: str) -> None:
     network = _built(name, Rotation())
     features = made_up_features(network.divided.feature)
@@ -71,7 +72,7 @@ def test_the_processing_module_turns_with_its_input(name: str) -> None:
     check_equivariant(network.processing, network.divided.feature)
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", thinned(NETWORKS, every=3))
 def test_biases_or_one_relu_are_refused(name: str) -> None:
     def give_bias(module: nn.Module) -> bool:
         if isinstance(module, nn.Conv2d | nn.Linear):
@@ -94,7 +95,7 @@ def test_biases_or_one_relu_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("method", [Rotation(), AdditionalLayers(), Noisy(gamma=0.5), Original()])
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", thinned(NETWORKS, every=4))
 def test_shapes_and_parameters_are_as_counted_before(name: str, method: Method) -> None:
     network = _built(name, method)
     images = torch.rand((2, *NETWORKS[name][1]), generator=torch.Generator().manual_seed(1))
@@ -105,7 +106,7 @@ def test_shapes_and_parameters_are_as_counted_before(name: str, method: Method) 
     assert parameter_count(network) == network.divided.parameters
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", thinned(NETWORKS, every=3))
 def test_one_records_answer_doesnt_depend_on_its_batch(name: str) -> None:
     network = _built(name, Rotation())
     one, other = made_up_features(network.divided.feature)
@@ -185,31 +186,34 @@ def _custom(**changes: Any) -> CustomNetwork:
 
 @pytest.mark.parametrize(
     ("network", "image", "message"),
-    [
-        (LeNet(), (1, 7, 8), "network must be one for images of this size (lenet needs at least 8 x 8 pixels), got (1, 7, 8)"),
-        (
-            ResNet(depth=20, variant="alpha"),
-            (3, 28, 28),
-            "network must be one for images of this size (resnet needs at least 32 x 32 pixels)",
-        ),
-        (Vgg16(), (3, 32, 31), "(vgg16 needs at least 32 x 32 pixels)"),
-        (AlexNet(), (1, 8, 8), "(alexnet needs at least 32 x 32 pixels)"),
-        (_custom(encoder=(Flatten(),)), IMAGE, "network.encoder must be such that a feature is an image (channels, height, width)"),
-        (_custom(encoder=(Fourier(),)), IMAGE, "network.encoder[0] must be a convolution, linear layer"),
-        (_custom(encoder=(Activation(name="crelu"),)), IMAGE, "network.encoder[0] must be one of relu"),
-        (
-            _custom(decoder=(Convolution(outputs=3, kernel=1),)),
-            IMAGE,
-            "network.decoder[0] must be applied to records with one or two spatial axes",
-        ),
-        (_custom(processing=(Convolution(outputs=3, kernel=40, bias=False),)), IMAGE, "network.processing[0] must be small enough"),
-        (
-            _custom(processing=(SkipSpec(layers=(Flatten(),)),)),
-            IMAGE,
-            "network.processing[0] must be around layers that keep a record's shape or reduce an image's sides by a common stride",
-        ),
-        (Vgg16(width=2048), IMAGE, "real numbers in weights"),
-    ],
+    thinned(
+        [
+            (LeNet(), (1, 7, 8), "network must be one for images of this size (lenet needs at least 8 x 8 pixels), got (1, 7, 8)"),
+            (
+                ResNet(depth=20, variant="alpha"),
+                (3, 28, 28),
+                "network must be one for images of this size (resnet needs at least 32 x 32 pixels)",
+            ),
+            (Vgg16(), (3, 32, 31), "(vgg16 needs at least 32 x 32 pixels)"),
+            (AlexNet(), (1, 8, 8), "(alexnet needs at least 32 x 32 pixels)"),
+            (_custom(encoder=(Flatten(),)), IMAGE, "network.encoder must be such that a feature is an image (channels, height, width)"),
+            (_custom(encoder=(Fourier(),)), IMAGE, "network.encoder[0] must be a convolution, linear layer"),
+            (_custom(encoder=(Activation(name="crelu"),)), IMAGE, "network.encoder[0] must be one of relu"),
+            (
+                _custom(decoder=(Convolution(outputs=3, kernel=1),)),
+                IMAGE,
+                "network.decoder[0] must be applied to records with one or two spatial axes",
+            ),
+            (_custom(processing=(Convolution(outputs=3, kernel=40, bias=False),)), IMAGE, "network.processing[0] must be small enough"),
+            (
+                _custom(processing=(SkipSpec(layers=(Flatten(),)),)),
+                IMAGE,
+                "network.processing[0] must be around layers that keep a record's shape or reduce an image's sides by a common stride",
+            ),
+            (Vgg16(width=2048), IMAGE, "real numbers in weights"),
+        ],
+        every=4,
+    ),
 )
 def test_what_doesnt_fit_is_refused_in_words(network: Architecture, image: tuple[int, ...], message: str) -> None:
     with pytest.raises(InvalidParameter) as refused:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.selection import thinned
 from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, RandomStream, Sensitivity
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling import grid_normal
@@ -40,7 +41,7 @@ def _clipped(gradients: Tensor, bound: float) -> _Sum:
     return _Sum((factors[:, None] * gradients).sum(dim=0), int((norms <= bound).sum()))
 
 
-@pytest.mark.parametrize("coordinates", [1, 2, 7, 1001])
+@pytest.mark.parametrize("coordinates", thinned([1, 2, 7, 1001], every=2))
 @pytest.mark.parametrize("kind", [Gaussian, ComplexGaussian])
 def test_noise_is_on_every_real_coordinate_of_odd_and_even_vectors(kind: type[Gaussian | ComplexGaussian], coordinates: int) -> None:
     source, mechanism = _source(), kind(std=0.5, sensitivity=ONE)
@@ -132,7 +133,7 @@ PARTED = [Gaussian(std=2.0, sensitivity=ONE), ComplexGaussian(std=2.0, sensitivi
 WHOLE = [ComplexGaussian(std_real=2.0, std_imag=1.5, sensitivity=ONE), ComplexGaussian(std=2.0, correlation=0.5, sensitivity=ONE)]
 
 
-@pytest.mark.parametrize("numbers", [40, 116, 117, 133, 200, 215, 216, 217, 1001])
+@pytest.mark.parametrize("numbers", thinned([40, 116, 117, 133, 200, 215, 216, 217, 1001], every=5))
 @pytest.mark.parametrize("together", [50, 100])
 @pytest.mark.parametrize("mechanism", [*PARTED, *WHOLE], ids=["real", "circular", "uneven", "correlated"])
 def test_a_release_over_its_vector_is_the_release_to_the_bit(

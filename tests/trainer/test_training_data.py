@@ -90,6 +90,7 @@ def test_test_fraction_outside_its_range_is_refused(fraction: float) -> None:
         DigitsPhasePairs(split_seed=0, test_fraction=fraction)
 
 
+@pytest.mark.slow
 def test_facts_and_spec_load_without_torch() -> None:
     code = (
         "import sys; from zetadp.trainer import load_train, recipes, request; "
