@@ -58,6 +58,7 @@ def test_a_key_that_sends_too_much_is_told_when_to_come_back_and_no_other_is_hel
         assert client.get("/v1/mechanisms").status_code == 200
 
 
+@pytest.mark.slow
 def test_an_address_without_a_key_is_limited_and_a_supervisor_still_answered(tmp_path: Path) -> None:
     with served(tmp_path, requests_per_address="2/minute") as (_, client):
         assert [client.get("/v1/mechanisms").status_code for _ in range(2)] == [200] * 2
@@ -102,6 +103,7 @@ def test_counts_are_forgotten_after_their_window() -> None:
     wait_until(is_counted)
 
 
+@pytest.mark.slow
 def test_a_request_keeps_its_plain_name_and_gets_one_otherwise(tmp_path: Path) -> None:
     with served(tmp_path) as (_, client):
         assert client.get("/livez", headers={NAME: "scan-7.a_B"}).headers[NAME] == "scan-7.a_B"
@@ -178,6 +180,7 @@ def test_a_tenant_sees_its_own_entries_and_the_operators_those_of_nobody(tmp_pat
     assert seen == {"default": {"default", None}, "a": {"a"}, "b": {"b"}}
 
 
+@pytest.mark.slow
 def test_pages_of_the_log_hold_every_entry_once(tmp_path: Path) -> None:
     with served(tmp_path) as (of, client):
         admin = made(of, "a")

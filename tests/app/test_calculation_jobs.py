@@ -109,6 +109,7 @@ def test_a_calibration_comes_out_as_it_does_at_once(service: Service) -> None:
     assert without_cost(job["result"]["calibration"]) == without_cost(service.client.post("/v1/calibrations", json=asked).json())
 
 
+@pytest.mark.slow
 def test_a_batch_comes_out_line_by_line_with_its_problems(service: Service) -> None:
     batch = [PROFILE, {"event": sampled(), "accountant": "gdp"}, PROFILE]
     job = ended(service.client, calculate(service.client, {"batch": batch})["id"])

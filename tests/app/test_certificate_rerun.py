@@ -392,6 +392,7 @@ def test_only_what_was_compared_and_is_the_same_passes(
     assert ("nothing shows when the run began" in found[1]) == (code == 0)  # of a run that departed nothing is said
 
 
+@pytest.mark.slow
 def test_another_version_may_be_why_it_departed(audited: Audited, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zetadp.app.certificates.verification.audited.code_manifest", lambda: b"a newer version")
     _, output = told(audited, tmp_path, monkeypatch, Repeated(3, 8, (0, 4), "0" * 64))

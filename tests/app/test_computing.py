@@ -192,6 +192,7 @@ def test_one_that_dies_is_replaced_and_its_question_answered_with_when_to_ask_ag
         assert client.post("/v1/profiles", json=expensive(5)).status_code == 200
 
 
+@pytest.mark.slow
 def test_cheap_questions_and_health_dont_wait_for_expensive_ones_and_one_address_asks_for_so_much(tmp_path: Path) -> None:
     with served(tmp_path, calculation_seconds=3600.0, calculations_per_address=2, calculation_wait_seconds=0.2) as (client, pool):
         client.post("/v1/profiles", json={"event": training(1.0), "deltas": [1e-5]})

@@ -111,6 +111,7 @@ def test_job_that_runs_longer_than_its_timeout_fails_at_a_checkpoint_and_may_be_
     assert again[0].data["resumed_from_step"] == next(event.data["step"] for event in events if event.kind == "stopped")
 
 
+@pytest.mark.slow
 def test_time_limit_counts_what_earlier_attempts_ran(service: Service) -> None:
     body = {"spec": spec(), "runtime": {"microbatch_size": int(Order.HOLD), "checkpoint_seconds": SLOW}, "timeout_seconds": 100}
     job_id = service.client.post("/v1/jobs", json=body).json()["id"]

@@ -38,6 +38,7 @@ def full(of: Settings, table: str) -> Generator[None]:
         connection.execute("DROP FUNCTION full_disk CASCADE")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", chosen(["jobs", "job_events", "idempotency_keys"], ["job_events"]))
 def test_full_disk_of_postgresql_is_told_and_leaves_nothing(of: Settings, table: str) -> None:
     with serving(of) as client:

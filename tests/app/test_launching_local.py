@@ -57,6 +57,7 @@ def test_each_worker_has_accelerators_of_its_own_and_the_next_waits_for_them(mac
     wait_until(lambda: "c cuda:1" in started.read_text())
 
 
+@pytest.mark.slow
 def test_jobs_without_accelerators_follow_one_another_beside_the_others(machine: Local) -> None:
     for name, gpus in (("a", 2), ("b", 0), ("c", 0)):
         machine.start(order(name, gpus))

@@ -31,7 +31,7 @@ from tests.app.jobs_harness import (
     wait_until,
     working,
 )
-from tests.selection import chosen
+from tests.selection import chosen, thinned
 from zetadp.app.jobs.errors import ExecutorBusy
 from zetadp.app.jobs.leases import Executor, LeaseKeeper, Leases, Seen, Watch
 from zetadp.app.kit.database import PATIENCE, Database
@@ -149,6 +149,7 @@ def test_lease_that_was_renewed_since_it_was_seen_is_not_buried(database: Databa
     assert leases.renew(token)
 
 
+@pytest.mark.slow
 def test_locks_of_a_worker_that_was_suspended_in_a_write_are_taken_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sooner = str(PATIENCE["options"]).replace("session_timeout=15s", "session_timeout=1s")
     assert sooner != PATIENCE["options"]
@@ -183,7 +184,7 @@ def fails(error: Exception) -> None:
     pytest.fail(f"a lease couldn't be kept: {error!r}")
 
 
-@pytest.mark.parametrize("lock", ["there", ""])
+@pytest.mark.parametrize("lock", thinned(["there", ""], every=2))
 def test_name_of_a_living_worker_with_another_lock_is_refused_though_the_hosts_have_one_name(database: Database, lock: str) -> None:
     leases = Leases(database, 3)
     with (
@@ -210,6 +211,7 @@ def test_lease_that_was_taken_with_the_same_lock_is_a_dead_workers_and_nobody_wa
         assert [row.token for row in leases.seen()] == [keeper.token] != [dead]
 
 
+@pytest.mark.slow
 def test_last_write_of_a_killed_worker_that_comes_late_stops_nobody(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     leases = Leases(database, 3)
     take = leases.take
@@ -224,6 +226,7 @@ def test_last_write_of_a_killed_worker_that_comes_late_stops_nobody(database: Da
         assert [row.token for row in leases.seen()] == [keeper.token]
 
 
+@pytest.mark.slow
 def test_worker_keeps_a_lease_that_it_took_though_the_answer_was_lost(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     leases = Leases(database, 3)
     take = leases.take
@@ -242,6 +245,7 @@ def test_worker_keeps_a_lease_that_it_took_though_the_answer_was_lost(database: 
         assert [row.token for row in leases.seen()] == [keeper.token] == lost != [first]
 
 
+@pytest.mark.slow
 def test_error_that_nobody_foresaw_is_told_and_the_lease_is_kept(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     leases = Leases(database, 3)
     told: list[Exception] = []

@@ -16,6 +16,7 @@ from tests.app.forked import Command
 from tests.app.jobs_harness import ADMIN_KEY, settings
 from tests.app.jobs_harness import environment as variables
 from tests.app.ledgers_harness import definition, gaussian
+from tests.selection import thinned
 from zetadp.app.cli import app
 
 
@@ -88,12 +89,15 @@ def test_a_check_that_left_something_out_says_so_and_fails(environment: dict[str
 
 @pytest.mark.parametrize(
     ("arguments", "code", "line"),
-    [
-        (("show", "0" * 32), 4, "No such ledger."),
-        (("verify", "x", "--head", "5"), 2, "--head must be NUMBER:SHA256 with 64 hexadecimal digits, got '5'"),
-        (("project", "x"), 2, "project: give a file with a spend, or a job with --job"),
-        (("create", "/nowhere.json"), 2, "/nowhere.json: No such file or directory"),
-    ],
+    thinned(
+        [
+            (("show", "0" * 32), 4, "No such ledger."),
+            (("verify", "x", "--head", "5"), 2, "--head must be NUMBER:SHA256 with 64 hexadecimal digits, got '5'"),
+            (("project", "x"), 2, "project: give a file with a spend, or a job with --job"),
+            (("create", "/nowhere.json"), 2, "/nowhere.json: No such file or directory"),
+        ],
+        every=3,
+    ),
 )
 def test_what_is_wrong_is_one_line_and_a_code(environment: dict[str, str], arguments: tuple[str, ...], code: int, line: str) -> None:
     assert line in run(environment, *arguments, code=code).stderr
@@ -109,6 +113,7 @@ def test_a_closed_ledger_says_so(environment: dict[str, str]) -> None:
     assert run(environment, "close", made).stdout.startswith(f"ledger {made}  closed  short")
 
 
+@pytest.mark.slow
 def test_a_second_key_approves_what_a_first_reserves_within_its_quota(environment: dict[str, str], tmp_path: Path) -> None:
     headers = {"Authorization": f"Bearer {ADMIN_KEY}"}
     with httpx2.Client(base_url=environment["ZETADP_ADDRESS"], headers=headers) as client:

@@ -121,6 +121,7 @@ def test_metrics_are_for_the_operators_own_keys(tmp_path: Path) -> None:
         assert (other.status_code, other.json()["detail"]) == (403, "this needs a key with the scope metrics of the tenant default")
 
 
+@pytest.mark.slow
 def test_applications_count_for_themselves(tmp_path: Path) -> None:
     one, other = (create_app(Settings(data_dir=tmp_path / name)) for name in "ab")
     one.state.metrics.webhook_tried("taken")
@@ -183,6 +184,7 @@ def test_service_without_a_worker_is_ready_and_says_that_jobs_wait(of: Settings)
         assert not told()["ok"]
 
 
+@pytest.mark.slow
 def test_what_a_check_waits_for_nobody_else_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "LIMIT_SECONDS", 0.2)
     waits = threading.Event()
@@ -205,6 +207,7 @@ def failing(client: httpx2.Client) -> dict[str, str]:
     return {check["name"]: check["detail"] for check in answer.json()["checks"] if check["needed"] and not check["ok"]}
 
 
+@pytest.mark.slow
 def test_tables_of_another_version_are_not_ready(tmp_path: Path) -> None:
     of = settings(tmp_path)
     with serving(of) as client:
@@ -215,6 +218,7 @@ def test_tables_of_another_version_are_not_ready(tmp_path: Path) -> None:
         assert failing(client) == {"migrations": f"expected tables of version {revisions()[0]}, got 9999"}
 
 
+@pytest.mark.slow
 def test_full_disk_is_not_ready_and_takes_no_job(tmp_path: Path) -> None:
     of = Settings.model_validate(settings(tmp_path).model_dump() | {"minimum_free_bytes": 2**60})
     with serving(of) as client:

@@ -112,6 +112,7 @@ def test_full_disk_of_sqlite_is_told_and_leaves_nothing(tmp_path: Path, monkeypa
         assert len(stored) == 2 + len(answers) - len(refused)
 
 
+@pytest.mark.slow
 def test_worker_without_room_says_so_and_gives_up_after_three_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of = settings(tmp_path)
     with serving(of) as client:

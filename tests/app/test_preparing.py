@@ -235,6 +235,7 @@ def test_a_job_is_prepared_while_another_is_trained_and_a_killed_worker_holds_up
                 wait_for_state(client, job_id, "succeeded")
 
 
+@pytest.mark.slow
 def test_a_training_that_takes_too_much_memory_fails_with_the_limit(tmp_path: Path) -> None:
     of = Settings.model_validate(settings(tmp_path).model_dump() | {"training_bytes": 2**28})
     with serving(of) as client, working(of):

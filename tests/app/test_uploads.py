@@ -22,7 +22,7 @@ from tests.app.access_harness import made as key_of
 from tests.app.access_harness import shown
 from tests.app.jobs_harness import AUTHORIZED, postgresql_server, serving, settings, wait_until
 from tests.app.uploads_harness import InProcess, files_below, npz, reading_in_process, upload, uploaded
-from tests.selection import chosen
+from tests.selection import chosen, thinned
 from zetadp.app.kit import problems as errors
 from zetadp.app.kit.database import Database, now
 from zetadp.app.kit.settings import Settings
@@ -95,7 +95,7 @@ def test_an_upload_is_told_by_its_arrays_and_kept_for_this_account_alone(client:
     assert [place.stat().st_mode & 0o777 for place in (path, path.parent, of.uploads_dir)] == [0o600, 0o700, 0o700]
 
 
-@pytest.mark.parametrize("how", ["query", "header", "both"])
+@pytest.mark.parametrize("how", thinned(["query", "header", "both"], every=3))
 def test_the_digest_that_a_client_names_is_compared(client: httpx2.Client, of: Settings, how: str) -> None:
     def headers(digest: bytes) -> dict[str, str]:
         return {"Content-Digest": f"sha-512=:AA==:, sha-256=:{base64.b64encode(digest).decode()}:"}
@@ -169,7 +169,7 @@ def test_a_body_that_is_cut_off_leaves_nothing(client: httpx2.Client, of: Settin
     nothing_is_kept(client, of)
 
 
-@pytest.mark.parametrize("content", [b"", b"no archive", CONTENT[:-40]])
+@pytest.mark.parametrize("content", thinned([b"", b"no archive", CONTENT[:-40]], every=3))
 def test_what_is_no_whole_file_of_its_format_leaves_nothing(client: httpx2.Client, of: Settings, content: bytes) -> None:
     response = upload(client, content)
     assert (response.status_code, response.json()["type"]) == (422, "invalid-parameter")
@@ -210,6 +210,7 @@ def test_a_key_makes_one_upload_and_another_body_is_refused(client: httpx2.Clien
     assert len(files_below(of.uploads_dir)) == 1
 
 
+@pytest.mark.slow
 def test_another_tenant_has_room_and_files_of_its_own(client: httpx2.Client, of: Settings) -> None:
     own = uploaded(client)
     with httpx2.Client(base_url=client.base_url, headers=shown(key_of(of, "b")), timeout=120) as other:
@@ -271,7 +272,7 @@ def _local(of: Settings) -> Generator[UploadService]:
     database.close()
 
 
-@pytest.mark.parametrize("length", [300, None])
+@pytest.mark.parametrize("length", thinned([300, None], every=2))
 def test_uploads_that_begin_at_once_never_take_more_than_a_tenants_room(local: UploadService, length: int | None) -> None:
     begun: list[Begun] = []
     refused: list[QuotaExceeded] = []

@@ -72,6 +72,7 @@ def test_what_needs_more_memory_than_allowed_is_refused(reader: Reader, tmp_path
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_what_takes_too_long_is_ended(reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "upload"
     path.write_text("a,b,c,d\n" + "1,2,3,4\n" * 6_000_000)
@@ -80,6 +81,7 @@ def test_what_takes_too_long_is_ended(reader: Reader, tmp_path: Path, monkeypatc
         reader.inspect(path, "csv")
 
 
+@pytest.mark.slow
 def test_a_data_set_larger_than_its_room_is_refused(reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, folder = tmp_path / "upload", tmp_path / "made"
     path.write_bytes(npz())
@@ -89,6 +91,7 @@ def test_a_data_set_larger_than_its_room_is_refused(reader: Reader, tmp_path: Pa
         reader.make(DataSetDefinition.model_validate(definition(UPLOAD)), {UPLOAD: ReadableFile(path=path, format="npz")}, folder, 10_000)
 
 
+@pytest.mark.slow
 def test_a_service_that_ends_waits_for_no_reading_process(reader: Reader, tmp_path: Path) -> None:
     path = tmp_path / "upload"
     path.write_text("a,b\n" + "1,2\n" * 10_000_000)

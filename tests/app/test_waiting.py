@@ -96,6 +96,7 @@ def test_slow_work_is_told_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [line["event"] for line in lines] == ["database_slow"]
 
 
+@pytest.mark.slow
 def test_worker_that_cannot_reach_its_database_says_so_and_ends_when_told(tmp_path: Path) -> None:
     of = changed(settings(tmp_path), database_url="postgresql://nobody:hunter2@127.0.0.1:1/none")
     with working(of) as worker:
@@ -155,6 +156,7 @@ def test_service_whose_file_is_locked_at_its_start_lives(tmp_path: Path) -> None
         wait_until(lambda: client.get("/v1/jobs").status_code == 200)
 
 
+@pytest.mark.slow
 def test_serve_without_a_key_waits_until_it_can_make_one(tmp_path: Path) -> None:
     of = changed(settings(tmp_path / "data"), admin_key=None, port=0, database_busy_seconds=0.1)
     variables = environment(of)

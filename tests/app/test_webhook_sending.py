@@ -23,6 +23,7 @@ from sqlalchemy import select, update
 
 from tests.app.access_harness import made, shown
 from tests.app.jobs_harness import settings, spec, wait_until
+from tests.selection import thinned
 from zetadp.app.jobs.webhooks import deliveries, sending
 from zetadp.app.jobs.webhooks.deliveries import CLAIM_SECONDS, SEND_SECONDS, Deliveries
 from zetadp.app.jobs.webhooks.destinations import Destinations
@@ -106,13 +107,16 @@ def delivery(url: str, seconds: float = TRY_SECONDS) -> Delivery:
 
 @pytest.mark.parametrize(
     ("scheme", "answering"),
-    [
-        ("http", mute),
-        ("https", mute),
-        ("http", functools.partial(drip, ANSWER)),
-        ("http", functools.partial(drip, b"HTTP/1.1 100 Continue\r\n\r\n" * 100)),
-        ("https", functools.partial(drip, b"\x16\x03\x03\x40\x00\x02" + bytes(100))),
-    ],
+    thinned(
+        [
+            ("http", mute),
+            ("https", mute),
+            ("http", functools.partial(drip, ANSWER)),
+            ("http", functools.partial(drip, b"HTTP/1.1 100 Continue\r\n\r\n" * 100)),
+            ("https", functools.partial(drip, b"\x16\x03\x03\x40\x00\x02" + bytes(100))),
+        ],
+        every=4,
+    ),
     ids=["mute", "mute handshake", "head byte by byte", "endless interim answers", "handshake byte by byte"],
 )
 def test_a_try_is_over_at_its_deadline_whatever_the_receiver_does(scheme: str, answering: Answering) -> None:
@@ -214,6 +218,7 @@ def tries(client: TestClient) -> dict[str, int]:
         return {row.job_id: row.tries for row in session.scalars(select(DeliveryRow))}
 
 
+@pytest.mark.slow
 def test_slow_receivers_delay_neither_other_receivers_nor_other_tenants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deliveries, "MOST_OF_TENANT", 3)
     monkeypatch.setattr(deliveries, "MOST_OF_RECEIVER", 2)

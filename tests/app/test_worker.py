@@ -166,6 +166,7 @@ def test_child_that_ignores_its_stop_is_killed_after_the_grace(service: Service)
     assert not is_alive(child_pids(service.settings, job_id)[-1])
 
 
+@pytest.mark.slow
 def test_cancelled_waiting_job_never_starts(service: Service) -> None:
     first, second = submit(service.client, Order.HOLD), submit(service.client)
     assert service.client.post(f"/v1/jobs/{second}/cancel").json()["state"] == "cancelled"
@@ -175,6 +176,7 @@ def test_cancelled_waiting_job_never_starts(service: Service) -> None:
     assert job(service, second)["attempt"] == 0
 
 
+@pytest.mark.slow
 def test_stored_job_that_never_reached_the_queue_is_trained(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     database, queue = Database(service.settings), JobQueue(service.settings)
     monkeypatch.setattr(queue, "call", lambda _job_id, _priority: None)
@@ -288,6 +290,7 @@ def test_worker_that_is_told_to_stop_leaves_the_job_for_one_of_another_name(api:
     assert (started.attempt, started.data["resumed_from_step"]) == (2, reached)
 
 
+@pytest.mark.slow
 def test_whole_job_runs_on_postgresql(tmp_path: Path) -> None:
     with postgresql_server() as url:
         of = Settings.model_validate(settings(tmp_path).model_dump() | {"database_url": url})

@@ -17,6 +17,7 @@ from sqlalchemy.exc import OperationalError
 from tests.app import fake_child
 from tests.app.jobs_harness import serving, settings, state, submit, wait_until
 from tests.app.preparing_harness import prepare_all
+from tests.selection import thinned
 from zetadp.app.jobs.attempts import Attempt, Attempts
 from zetadp.app.jobs.leases import Executor, LeaseKeeper, Leases
 from zetadp.app.jobs.needs import Capacity
@@ -114,7 +115,7 @@ def test_worker_whose_keeper_has_fallen_silent_ends_instead_of_doing_nothing(
     assert in_house.worker._code == EXIT_BROKEN
 
 
-@pytest.mark.parametrize("log", ["/dev/full", "missing/training.log"])
+@pytest.mark.parametrize("log", thinned(["/dev/full", "missing/training.log"], every=2))
 def test_end_of_a_child_is_found_though_its_log_cannot_be_written(tmp_path: Path, log: str) -> None:
     tells = "import sys; sys.stderr.write('x' * 100_000 + '\\n'); sys.stderr.flush(); print('{}')"
     descriptor = os.open(tmp_path, os.O_RDONLY)

@@ -25,6 +25,7 @@ def ask(of: Settings, monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
+@pytest.mark.slow
 def test_a_worker_that_runs_is_alive_and_one_that_was_killed_soon_isnt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of = settings(tmp_path)
     assert ask(of, monkeypatch) == (1, "no worker or launcher of this machine has run on this data folder\n")

@@ -137,6 +137,7 @@ def test_half_the_noise_is_found_by_canaries(tmp_path: Path, monkeypatch: pytest
     assert report.audit.epsilon_lower_if_independent > accountants.profile(report.event).epsilon_upper(1e-5)
 
 
+@pytest.mark.slow
 def test_a_missing_clip_is_found_by_canaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clipping, "_factors", unclipped)
     # Which would refuse the run before its first step.

@@ -227,7 +227,7 @@ def test_a_step_of_the_job_gives_its_row_away(kind, tmp_path):
     assert np.sort(cosines)[-1] > 0.999 > np.sort(cosines)[-2]
 
 
-@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("kind", thinned(BOTH, every=2))
 def test_the_demonstration_recovers_its_synthetic_record_at_every_epsilon(kind, tmp_path):
     run(small(kind), tmp_path)
     shown = Demonstration.model_validate_json((tmp_path / "artifacts/demonstration.json").read_bytes())
@@ -242,7 +242,7 @@ def test_the_demonstration_recovers_its_synthetic_record_at_every_epsilon(kind, 
     assert {"S14", "S31"} & set(shown.errata)
 
 
-@pytest.mark.parametrize("kind", thinned(BOTH, every=2))
+@pytest.mark.parametrize("kind", thinned(BOTH, every=4))
 def test_the_demonstration_never_uses_the_jobs_data(kind, tmp_path):
     """Other rows of the same sizes give the same file."""
     files = []

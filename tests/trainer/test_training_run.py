@@ -69,7 +69,7 @@ def test_report_states_what_ran(spec: ZetaDpSgd, tmp_path: Path) -> None:
     assert RunReport.model_validate_json(report.model_dump_json()) == report
 
 
-@pytest.mark.parametrize("declared", [500, 1000])
+@pytest.mark.parametrize("declared", thinned([500, 1000], every=2))
 def test_a_run_goes_by_the_number_that_was_declared(spec_json: dict[str, Any], tmp_path: Path, declared: int) -> None:
     spec = _changed(spec_json, declared_units=declared)
     report = _run(spec, tmp_path)
@@ -96,6 +96,7 @@ def test_a_network_learns_from_noisy_gradients(spec_json: dict[str, Any], tmp_pa
     assert report.metrics["accuracy"] > 0.8
 
 
+@pytest.mark.slow
 def test_microbatch_size_changes_a_run_by_rounding_only(spec: ZetaDpSgd, tmp_path: Path) -> None:
     for size in (5, 64):
         _run(spec, tmp_path / str(size), runtime=RuntimeSpec(microbatch_size=size, threads=1))
@@ -146,6 +147,7 @@ def test_a_stop_before_the_first_step_releases_nothing(spec: ZetaDpSgd, tmp_path
         _run(spec, tmp_path, should_stop=lambda: True)
 
 
+@pytest.mark.slow
 def test_a_finished_run_started_again_writes_the_same_model(spec_json: dict[str, Any], tmp_path: Path) -> None:
     # Killed between its model and its result: with fresh randomness a step run again would be a second release.
     fresh = {**spec_json, "reproducible": False}
@@ -225,6 +227,7 @@ def test_a_private_evaluation_is_told_again_after_a_crash_and_not_released_again
 SELDOM = RuntimeSpec(microbatch_size=16, checkpoint_seconds=3600.0, threads=1)
 
 
+@pytest.mark.slow
 def test_what_a_private_evaluation_told_is_in_a_checkpoint_however_seldom_they_are_written(
     spec_json: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -252,6 +255,7 @@ def test_a_noisy_accuracy_stays_in_the_unit_interval(spec_json: dict[str, Any], 
     assert told == {0.0, 1.0}
 
 
+@pytest.mark.slow
 def test_checkpoints_are_counted_over_all_attempts(spec: ZetaDpSgd, tmp_path: Path) -> None:
     events: list[TrainingEvent] = []
     with pytest.raises(TrainingStopped):

@@ -261,6 +261,7 @@ def test_a_plan_that_the_ledger_cannot_hold_is_refused(jobs: JobService, ledgers
         jobs.submit(JobSubmission.model_validate({"spec": spec(), "ledger": "0" * 32}), None)
 
 
+@pytest.mark.slow
 def test_jobs_of_a_real_worker_settle_as_they_end(tmp_path: Path) -> None:
     of = served(tmp_path)
     with serving(of) as client:
