@@ -158,7 +158,7 @@ def allocation_law(family, records, steps):
     return law
 
 
-@pytest.mark.parametrize("family", [GAUSSIAN, LAPLACE], ids=repr)
+@pytest.mark.parametrize("family", thinned([GAUSSIAN, LAPLACE], every=2), ids=repr)
 @pytest.mark.parametrize("level", thinned([1.0, 1.3, 2.0], every=3))
 def test_the_pair_is_attained_and_no_data_set_does_worse(family, level):
     axes, curve = [AXIS] * 2, curve_of(family, 1.0, 2)
@@ -193,7 +193,7 @@ def test_weights_of_a_groups_moves_are_those_of_all_its_allocations(size, steps)
     assert found[size * size] == pytest.approx(steps ** (1.0 - size), rel=1e-15)
 
 
-@pytest.mark.parametrize("family", ["gaussian", "laplace"])
+@pytest.mark.parametrize("family", thinned(["gaussian", "laplace"], every=2))
 @pytest.mark.parametrize("level", thinned([1.0, 1.5, 4.0], every=3))
 def test_no_group_of_a_small_data_set_exceeds_the_bound_and_a_sum_reaches_the_lower_end(family, level):
     density, event = (GAUSSIAN, gaussian(1.0)) if family == "gaussian" else (LAPLACE, laplace(1.0))
@@ -232,7 +232,6 @@ def test_a_groups_bracket_holds_one_record_and_is_far_below_a_whole_release():
     assert found.upper < 0.1 * profile(grouped(3, 1, gaussian(2.0), 10)).epsilon(1e-5).lower
 
 
-@pytest.mark.slow
 def test_groups_compose_with_other_releases_and_with_shuffled_batches():
     parts = allocated(10, gaussian(2.0, adjacency="zero_out")), Shuffled(steps=10, event=gaussian(4.0, adjacency="zero_out"))
     found = profile(Grouped(size=2, unit="user", event=Composed(events=parts))).epsilon(1e-5)
@@ -244,7 +243,6 @@ def test_groups_compose_with_other_releases_and_with_shuffled_batches():
 # -- epochs --------------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_epochs_compose():
     rng, m, steps = np.random.default_rng(6), 1.0, 10
     ratios = [np.mean(np.exp(m * rng.standard_normal((steps, 1_000_000)) - 0.5 * m * m), axis=0) for _ in range(2)]

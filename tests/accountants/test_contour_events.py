@@ -132,7 +132,6 @@ def test_one_release_with_a_whole_gaussian_by_an_integral_over_outcomes(pair, ev
     assert found.log_lower <= truth <= found.log_upper <= found.log_lower + 1e-5
 
 
-@pytest.mark.slow
 def test_the_added_record_can_tell_more_than_the_removed_one():
     event = Composed(events=(training(0.3, 1.0, 5), laplace(0.5), gaussian(4.0)))
     epsilon, parts = 1.0, composition(event)

@@ -91,7 +91,7 @@ def log_delta_of_two(probability, mu, epsilon):
 
 @pytest.mark.parametrize(
     ("probability", "multiplier", "epsilon"),
-    thinned([(1e-5, 0.2, 9.0), (1e-5, 0.2, 30.0), (1e-3, 0.6, 4.0), (2e-6, 1.2, 0.02)], every=3),
+    thinned([(1e-5, 0.2, 9.0), (1e-5, 0.2, 30.0), (1e-3, 0.6, 4.0), (2e-6, 1.2, 0.02)], every=4),
     ids=["one jump", "two jumps", "both", "bulk"],
 )
 def test_two_releases_are_their_integral(probability, multiplier, epsilon):
@@ -112,7 +112,7 @@ SEEN = [
 """One contour answers them, narrowly."""
 
 
-@pytest.mark.parametrize("question", thinned(SEEN, every=3), ids=Question.text)
+@pytest.mark.parametrize("question", thinned(SEEN, every=5), ids=Question.text)
 def test_jumps_and_one_contour_agree(question, monkeypatch):
     low, high = jumps.epsilon(pairs_of(question), math.log(question.delta))
     monkeypatch.setattr(jumps, "epsilon", lambda *_: pytest.fail("the contour alone was to answer"))
@@ -131,7 +131,7 @@ REMOVED = {
 """Whether the other direction has jumps to tell apart: bounded losses have none."""
 
 
-@pytest.mark.parametrize(("question", "has_jumps"), thinned(REMOVED.items(), every=3), ids=map(Question.text, REMOVED))
+@pytest.mark.parametrize(("question", "has_jumps"), thinned(REMOVED.items(), every=5), ids=map(Question.text, REMOVED))
 def test_the_other_direction_agrees_or_has_no_jumps(question, has_jumps):
     pairs = pairs_of(question, removed=True)
     if not has_jumps:
@@ -234,7 +234,7 @@ WIDE = [
 """Of the kinds of random points with extremes that had no bracket, or one of more than 1e-5."""
 
 
-@pytest.mark.parametrize("question", thinned(WIDE, every=4), ids=Question.text)
+@pytest.mark.parametrize("question", thinned(WIDE, every=6), ids=Question.text)
 def test_sparse_and_extreme_questions_have_narrow_brackets_that_a_grid_doesnt_contradict(question):
     bound = profile(question.event()).epsilon(question.delta)
     assert bound.upper - bound.lower <= 1e-6 * bound.upper

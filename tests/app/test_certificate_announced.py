@@ -115,7 +115,6 @@ def test_what_earlier_plans_guarantee_is_added_up(house: Announcing, tmp_path: P
     assert (announced.earlier.delta, announced.earlier.certified, announced.earlier.unguaranteed) == ("0.00002", 0, 0)
 
 
-@pytest.mark.slow
 def test_another_split_is_the_same_data_set_and_another_tenant_is_not(house: Announcing, tmp_path: Path) -> None:
     fresh = Announcing(Settings(data_dir=tmp_path / "data"), run_of(BASELINE, tmp_path / "one"))
     _, first = fresh.began()
@@ -137,7 +136,6 @@ def test_a_later_attempt_of_the_same_plan_is_no_further_training(house: Announci
     assert house.began(job_id, attempt=2) == (job_id, first)
 
 
-@pytest.mark.slow
 def test_an_attempt_with_other_code_logs_its_plan_again(house: Announcing, monkeypatch: pytest.MonkeyPatch) -> None:
     job_id, first = house.began()
     monkeypatch.setattr(announcing, "code_manifest", lambda: b"other code")

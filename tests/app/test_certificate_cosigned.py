@@ -159,7 +159,6 @@ def test_a_second_history_by_the_services_own_keys_is_refused(
     assert "0 of 3 witnesses signed the head that its plan is under" in details(report, "witnesses")
 
 
-@pytest.mark.slow
 def test_without_enough_witnesses_nothing_begins(house: Announcing, run: CertificateInput, tmp_path: Path) -> None:
     lonely = Announcing(Settings(data_dir=tmp_path / "lonely", witnesses=house.settings.witnesses, least_witnesses=2), run)
     with pytest.raises(NotAnnounced, match="no witnesses signed the log with its plan, and at least 2 must"):
@@ -172,7 +171,6 @@ def test_without_enough_witnesses_nothing_begins(house: Announcing, run: Certifi
     broken.database.close()
 
 
-@pytest.mark.slow
 def test_a_signature_on_another_text_than_the_head_is_not_kept(run: CertificateInput, tmp_path: Path) -> None:
     sly = Sly()
     with serving(sly) as address:

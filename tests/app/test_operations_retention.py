@@ -14,7 +14,7 @@ from sqlalchemy.exc import DatabaseError
 from typer.testing import CliRunner
 
 from tests.app.fake_child import Order
-from tests.app.jobs_harness import postgresql_server, serving, settings, spec, stream, submit, wait_until, working
+from tests.app.jobs_harness import postgresql_server, provide_database, serving, settings, spec, stream, submit, wait_until, working
 from tests.selection import thinned
 from zetadp.app.access.audit_log import local_event
 from zetadp.app.certificates.signing.noise_keys import NoiseKeyDeleted, kept_for, kept_noise_key, noise_key_of
@@ -52,6 +52,7 @@ def of(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Settings]:
 
 @pytest.fixture
 def database(of: Settings) -> Generator[Database]:
+    provide_database(of)
     database = Database(of)
     database.migrate()
     yield database

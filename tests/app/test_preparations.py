@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from tests.app.jobs_harness import postgresql_server, spec
+from tests.app.jobs_harness import postgresql_server, provide_database, spec
 from tests.app.preparing_harness import prepare_all, request_of
 from tests.selection import thinned
 from zetadp.app.jobs.attempts import Attempts
@@ -43,6 +43,7 @@ def of(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Settings]:
 
 @pytest.fixture
 def database(of: Settings) -> Generator[Database]:
+    provide_database(of)
     database = Database(of)
     database.migrate()
     yield database

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.app.fake_child import Order
-from tests.app.jobs_harness import serving, settings, spec, state, submit, wait_for_state, wait_until, working
+from tests.app.jobs_harness import provide_database, serving, settings, spec, state, submit, wait_for_state, wait_until, working
 from tests.app.uploads_harness import make, reading_in_process, training, uploaded
 from tests.selection import thinned
 from zetadp.app.jobs.leases import Executor, Leases
@@ -46,6 +46,7 @@ def of(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def database(of: Settings) -> Generator[Database]:
+    provide_database(of)
     database = Database(of)
     database.migrate()
     yield database

@@ -210,7 +210,6 @@ def test_a_key_makes_one_upload_and_another_body_is_refused(client: httpx2.Clien
     assert len(files_below(of.uploads_dir)) == 1
 
 
-@pytest.mark.slow
 def test_another_tenant_has_room_and_files_of_its_own(client: httpx2.Client, of: Settings) -> None:
     own = uploaded(client)
     with httpx2.Client(base_url=client.base_url, headers=shown(key_of(of, "b")), timeout=120) as other:

@@ -252,6 +252,7 @@ def test_what_is_written_beside_the_certificate_tells_nothing_of_the_data(train:
     assert (other.folder / "spec.json").read_bytes() == written["spec.json"]
 
 
+@pytest.mark.slow
 def test_dropout_is_on_whatever_mode_the_caller_left_the_module_in(train: Any) -> None:
     module = seeded(lambda: nn.Sequential(nn.Linear(6, 5), nn.Dropout(0.999), nn.Linear(5, 3))).eval()
     data = (torch.ones(32, 6), torch.zeros(32, dtype=torch.int64))  # all gradients add up

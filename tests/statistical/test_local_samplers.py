@@ -119,7 +119,6 @@ def test_the_same_test_catches_an_epsilon_that_is_thirty_percent_too_large(dimen
     assert observed_delta(duchi(dimension, 1.3), 0.3, dimension) > math.exp(duchi(dimension, 1.0).privacy_loss().log_delta(0.3))
 
 
-@pytest.mark.slow
 def test_one_record_or_many_draw_from_the_same_law():
     mechanism, source = duchi(3, 1.0), NumpySource.from_seed(17)
     one_by_one = np.stack([mechanism.release(np.array(CORNER), source) for _ in range(20_000)])

@@ -139,7 +139,6 @@ def test_records_that_arent_finite_are_refused_behind_their_variants_too(value: 
             ClippedGradients(problem(), FlatClipping(bound=1.0), 64)
 
 
-@pytest.mark.slow
 def test_a_unit_that_is_finite_in_some_variants_contributes_as_often_beside_one_that_never_is() -> None:
     torch.manual_seed(0)
     network = nn.Sequential(nn.Flatten(), nn.Linear(16, 4))

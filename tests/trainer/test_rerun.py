@@ -101,7 +101,6 @@ def test_steps_that_release_nothing_are_repeated_as_such(tmp_path: Path) -> None
     assert model_in(tmp_path / "again") == model_in(tmp_path / "run")
 
 
-@pytest.mark.slow
 def test_noisy_counts_are_compared_too(tmp_path: Path) -> None:
     request = request_of(evaluation={"kind": "private_accuracy", "noise_std": 5.0, "every_steps": 3})
     written = ran(request, tmp_path / "run", stops_after=(3, 5))

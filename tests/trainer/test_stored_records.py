@@ -130,13 +130,14 @@ def test_records_on_disk_give_the_same_model_and_figures_as_records_in_memory(
     _alike(_spec(spec_json, **changes), tmp_path)
 
 
-@pytest.mark.slow
-def test_users_are_units_with_records_on_disk_too(spec_json: dict[str, Any], uploaded: Callable[..., Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("variants", [{}, pytest.param({"augmentation": {"copies": 2, "phase": True}}, marks=pytest.mark.slow)])
+def test_users_are_units_with_records_on_disk_too(
+    variants: dict[str, Any], spec_json: dict[str, Any], uploaded: Callable[..., Path], tmp_path: Path
+) -> None:
     uploaded(_data(users=True), "patient")
     privacy = {**spec_json["privacy"], "unit": "patient"}
     changes = {"records_per_user": 3, "expected_batch_size": 4, "audit": {"kind": "canaries", "canaries": 100}}
-    _alike(_spec(spec_json, privacy=privacy, **changes), tmp_path / "plain")
-    _alike(_spec(spec_json, privacy=privacy, augmentation={"copies": 2, "phase": True}, **changes), tmp_path / "variants")
+    _alike(_spec(spec_json, privacy=privacy, **changes, **variants), tmp_path)
 
 
 def test_nodes_hold_the_same_units_with_records_on_disk(uploaded: Callable[..., Path], tmp_path: Path) -> None:

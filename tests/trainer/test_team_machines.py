@@ -85,6 +85,7 @@ def wait_for_a_checkpoint(process: Command) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_two_machines_train_the_model_that_one_does_and_only_the_first_tells(tmp_path: Path, spec: ZetaDpSgd) -> None:
     alone, at = start(tmp_path / "alone", spec), port()
     machines = [forked(tmp_path / f"machine {machine}", spec, machine, at) for machine in (0, 1)]

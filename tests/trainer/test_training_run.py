@@ -227,7 +227,6 @@ def test_a_private_evaluation_is_told_again_after_a_crash_and_not_released_again
 SELDOM = RuntimeSpec(microbatch_size=16, checkpoint_seconds=3600.0, threads=1)
 
 
-@pytest.mark.slow
 def test_what_a_private_evaluation_told_is_in_a_checkpoint_however_seldom_they_are_written(
     spec_json: dict[str, Any], tmp_path: Path
 ) -> None:
