@@ -103,6 +103,8 @@ class Recorder:
         self.independent: set[str] = set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if "slow" in report.keywords:  # with --all or by name: the figures are those of what runs by default
+            return
         self.tests[report.nodeid] += report.duration
         if INDEPENDENT in report.user_properties:
             self.independent.add(report.nodeid)
