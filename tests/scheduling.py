@@ -25,8 +25,10 @@ SHARED_SCOPES = ("module", "package", "class")
 TOGETHER = {
     "walks in a browser": ("tests/walks/test_pages", "tests/walks/test_documentation"),
     "certificates": ("tests/app/test_certificate", "tests/app/test_verification"),
+    "the API's description": ("tests/app/test_openapi", "tests/app/test_access_fuzz", "tests/app/test_documents"),
 }
-"""Units of several files, by how their names begin: those of one browser, and those that account for the same events."""
+"""Units of several files, by how their names begin: those of one browser, those that account for the same events, and those that read the
+description, which takes seconds to make."""
 APART = "tests/walks/test_pages_start.py"
 FREE = {"each_event_is_accounted_once"}
 """Fixtures of such a scope that cost nothing to set up again."""
