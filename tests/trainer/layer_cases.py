@@ -24,8 +24,10 @@ from zetadp.trainer.layers.blocks import sequences
 from zetadp.trainer.layers.flat_parameters import as_real
 from zetadp.trainer.layers.planar_linear import PlanarLinear
 from zetadp.trainer.layers.standardised import (
+    StandardisedComplexLinear,
     StandardisedConv1d,
     StandardisedConv2d,
+    StandardisedLinear,
     StandardisedPlanarConv1d,
     StandardisedPlanarConv2d,
 )
@@ -192,6 +194,23 @@ CASES: dict[str, LayerCase] = {
     "StandardisedConv2d, shared": LayerCase(lambda _: Twice(StandardisedConv2d(4, 4, 3, padding=1, groups=2)), (4, 5, 4)),
     "StandardisedPlanarConv1d": LayerCase(lambda s: StandardisedPlanarConv1d(2, 3, 3, s, padding=1), (4, 8)),
     "StandardisedPlanarConv2d": LayerCase(lambda s: nn.Sequential(StandardisedPlanarConv2d(2, 3, 3, s, stride=2), Bend()), (4, 7, 6)),
+    "StandardisedConv2d, stride, dilation": LayerCase(
+        lambda _: nn.Sequential(StandardisedConv2d(3, 4, 3, stride=2, padding=2, dilation=2, bias=False), Bend()), (3, 7, 6)
+    ),
+    "StandardisedConv2d, circular padding (no rule)": LayerCase(
+        lambda _: StandardisedConv2d(2, 3, 3, padding=1, padding_mode="circular"), (2, 5, 5)
+    ),
+    "StandardisedPlanarConv2d, groups, shared": LayerCase(
+        lambda s: Twice(StandardisedPlanarConv2d(4, 4, 3, s, padding=1, groups=2)), (8, 5, 4)
+    ),
+    "StandardisedLinear": LayerCase(between(lambda _: StandardisedLinear(6, 6), 6), (6,)),
+    "StandardisedLinear, one output": LayerCase(lambda _: StandardisedLinear(7, 1), (7,)),
+    "StandardisedLinear, few positions (Gram)": LayerCase(lambda _: StandardisedLinear(12, 10), (2, 12)),
+    "StandardisedLinear, many positions (explicit)": LayerCase(lambda _: StandardisedLinear(3, 4, bias=False), (4, 5, 3)),
+    "StandardisedLinear, shared": LayerCase(lambda _: Twice(StandardisedLinear(4, 4)), (4,)),
+    "StandardisedComplexLinear": LayerCase(lambda s: StandardisedComplexLinear(6, 5, s, bias=True), (6,), True),
+    "StandardisedComplexLinear, few positions": LayerCase(lambda s: StandardisedComplexLinear(12, 10, s, bias=True), (2, 12), True),
+    "StandardisedComplexLinear, planes, shared": LayerCase(lambda s: Twice(StandardisedComplexLinear(3, 3, s, bias=True)), (6,)),
     "Conv2d, shared": LayerCase(lambda _: Twice(nn.Conv2d(2, 2, 3, padding=1)), (2, 5, 5)),
     "GroupNorm": LayerCase(lambda _: nn.Sequential(nn.GroupNorm(2, 4), Bend()), (4, 5, 3)),
     # Of three numbers a group, not two: how far two are apart says nothing in float32 where they happen to be close.

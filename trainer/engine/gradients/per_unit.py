@@ -15,6 +15,7 @@ from zetadp.trainer.engine.gradients.problem import Problem
 from zetadp.trainer.engine.gradients.tape import Tape, in_place
 from zetadp.trainer.layers.rules import RULES, ExplicitGradients, LayerGradients, UnsupportedLayer, Use
 from zetadp.trainer.layers.rules.base import squared_rows
+from zetadp.trainer.layers.standardised import StandardisedConv2d
 
 
 @final
@@ -71,7 +72,7 @@ def filters_in_a_row(layers: Sequence[Layer], device: str) -> list[str]:
 
     After a single one its outputs would be brought into another order for what follows, at a greater cost.
     """
-    found = [layer.names["weight"] for layer in layers if type(layer.module) is nn.Conv2d]
+    found = [layer.names["weight"] for layer in layers if type(layer.module) in (nn.Conv2d, StandardisedConv2d)]
     return found if len(found) > 1 and device == "cpu" else []
 
 
@@ -126,7 +127,8 @@ class TapedRoute:
             name: per_unit(torch.zeros_like(leaf) if slope is None else slope, batch.units)
             for (name, leaf), slope in zip(leaves.items(), slopes, strict=True)
         }
-        return [self._layer_gradients(layer, frozen, uses, of_leaves, batch.units) for layer in self._layers]
+        with in_place(places):  # a rule may read the parameters
+            return [self._layer_gradients(layer, frozen, uses, of_leaves, batch.units) for layer in self._layers]
 
     def _layer_gradients(
         self, layer: Layer, parameters: Mapping[str, Tensor], uses: Mapping[str, list[Use]], of_leaves: Mapping[str, Tensor], units: int

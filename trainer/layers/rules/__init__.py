@@ -17,10 +17,19 @@ from zetadp.trainer.layers.planar_linear import PlanarLinear
 from zetadp.trainer.layers.rules.affine import group_norm, layer_norm
 from zetadp.trainer.layers.rules.base import ExplicitGradients, LayerGradients, Rule, UnsupportedLayer, Use, WritableGradients
 from zetadp.trainer.layers.rules.circulant import block_circulant
-from zetadp.trainer.layers.rules.convolution import convolution, transposed_convolution
+from zetadp.trainer.layers.rules.convolution import convolution, standardised_convolution, transposed_convolution
 from zetadp.trainer.layers.rules.embedding import embedding, token_embedding
 from zetadp.trainer.layers.rules.linear import linear
 from zetadp.trainer.layers.rules.planar_linear import planar_linear
+from zetadp.trainer.layers.rules.standardised_linear import standardised_linear
+from zetadp.trainer.layers.standardised import (
+    StandardisedComplexLinear,
+    StandardisedConv1d,
+    StandardisedConv2d,
+    StandardisedLinear,
+    StandardisedPlanarConv1d,
+    StandardisedPlanarConv2d,
+)
 
 RULES: Mapping[type[nn.Module], Rule] = {
     nn.Linear: linear,
@@ -31,6 +40,12 @@ RULES: Mapping[type[nn.Module], Rule] = {
     nn.Conv2d: convolution,
     PlanarConv1d: convolution,
     PlanarConv2d: convolution,
+    StandardisedConv1d: standardised_convolution,
+    StandardisedConv2d: standardised_convolution,
+    StandardisedPlanarConv1d: standardised_convolution,
+    StandardisedPlanarConv2d: standardised_convolution,
+    StandardisedLinear: standardised_linear,
+    StandardisedComplexLinear: standardised_linear,
     nn.ConvTranspose1d: transposed_convolution,
     nn.ConvTranspose2d: transposed_convolution,
     PlanarConvTranspose2d: transposed_convolution,

@@ -108,7 +108,7 @@ class SpectralGradients(ABC):
 
 
 Rule = Callable[[nn.Module, Sequence[Use], int], LayerGradients]
-"""A module, its uses (at least one), the number of units -> its gradients."""
+"""A module with this step's parameters, its uses (at least one), the number of units -> its gradients."""
 
 
 @final

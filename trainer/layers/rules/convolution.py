@@ -17,18 +17,30 @@ from zetadp.trainer.layers.rules.analysis import Analysis
 from zetadp.trainer.layers.rules.base import LayerGradients, SpectralGradients, UnsupportedLayer, Use, squared_rows, weighted_rows
 from zetadp.trainer.layers.rules.patch_gradients import PatchGradients
 from zetadp.trainer.layers.rules.patches import Geometry, correlated
+from zetadp.trainer.layers.rules.standardised import StandardisedFilters
 
 
 def convolution(module: nn.Module, uses: Sequence[Use], units: int) -> LayerGradients:
     """The rule of ``nn.Conv1d``, ``nn.Conv2d`` and the planar ones."""
-    if getattr(module, "padding_mode", "zeros") != "zeros":
-        raise UnsupportedLayer(f"padding_mode {module.padding_mode}")
-    return _gradients(module, uses, units, _geometry(module, _before(module)), transposed=False)
+    return _gradients(module, uses, units, _forward_geometry(module), transposed=False)
+
+
+def standardised_convolution(module: nn.Module, uses: Sequence[Use], units: int) -> LayerGradients:
+    """The rule of ``StandardisedConv1d``, ``StandardisedConv2d`` and the planar ones."""
+    geometry = _forward_geometry(module)
+    of_filters = StandardisedFilters(cast("Tensor", module.weight), geometry)
+    return _gradients(module, uses, units, geometry, transposed=False, of_filters=of_filters)
 
 
 def transposed_convolution(module: nn.Module, uses: Sequence[Use], units: int) -> LayerGradients:
     """The rule of ``nn.ConvTranspose1d``, ``nn.ConvTranspose2d`` and the planar one."""
     return _gradients(module, uses, units, _geometry(module, cast("tuple[int, ...]", module.padding)), transposed=True)
+
+
+def _forward_geometry(module: nn.Module) -> Geometry:
+    if getattr(module, "padding_mode", "zeros") != "zeros":
+        raise UnsupportedLayer(f"padding_mode {module.padding_mode}")
+    return _geometry(module, _before(module))
 
 
 def _geometry(module: nn.Module, before: tuple[int, ...]) -> Geometry:
@@ -57,17 +69,26 @@ def _before(module: nn.Module) -> tuple[int, ...]:
     return cast("tuple[int, ...]", padding)
 
 
-def _gradients(module: nn.Module, uses: Sequence[Use], units: int, geometry: Geometry, *, transposed: bool) -> LayerGradients:
+def _gradients(
+    module: nn.Module,
+    uses: Sequence[Use],
+    units: int,
+    geometry: Geometry,
+    *,
+    transposed: bool,
+    of_filters: StandardisedFilters | None = None,
+) -> LayerGradients:
     dimensions = cast("Tensor", module.weight).ndim - 2
     if any(use.input.ndim != dimensions + 2 for use in uses):
         raise UnsupportedLayer("an input without an axis of records")
     pairs = [(_planes(use.input), _planes(use.gradient)) for use in uses]
+    of_weight = pairs if of_filters is None else [(image, of_filters.scaled(gradient)) for image, gradient in pairs]
     ordered = [
         correlated(gradient, image, geometry, units) if transposed else correlated(image, gradient, geometry, units)
-        for image, gradient in pairs
+        for image, gradient in of_weight
     ]
     bias = _bias_gradients([gradient for _, gradient in pairs], units) if getattr(module, "bias", None) is not None else None
-    return ConvolutionGradients(PatchGradients.of(ordered, geometry), bias, Kind(geometry, dimensions, transposed))
+    return ConvolutionGradients(PatchGradients.of(ordered, geometry, of_filters), bias, Kind(geometry, dimensions, transposed))
 
 
 def _planes(values: Tensor) -> Tensor:

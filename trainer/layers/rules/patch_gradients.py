@@ -12,7 +12,7 @@ frequency is kept, what the kernel sees is summed before everything else, and wh
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import cached_property
@@ -44,6 +44,10 @@ LONGEST_ROW = 4096
 """Squares that a norm's kernel adds one after another, in float32; norms of longer rows are made of shorter ones."""
 
 
+PullBack = Callable[[Tensor], Tensor]
+"""Linear, of one unit's gradient, never longer than it: (rows, units, parts, groups, columns, channels, outputs), as ``explicit`` gives."""
+
+
 class Route(Enum):
     """Ways to compute the norms and the sum."""
 
@@ -52,7 +56,9 @@ class Route(Enum):
     GRAM = "Gram matrices over the positions"
 
 
-def route_of(uses: Sequence[Correlated], geometry: Geometry, analysis: Analysis | None = None) -> Route:
+def route_of(
+    uses: Sequence[Correlated], geometry: Geometry, analysis: Analysis | None = None, pull_back: PullBack | None = None
+) -> Route:
     """The cheapest one, in multiplications for one group of one unit; their relative speeds were measured on one core."""
     inputs, outputs, positions = _columns(uses[0], geometry), uses[0].gradients.shape[4], _positions(uses)
     numbers = inputs * outputs // geometry.parts
@@ -60,7 +66,7 @@ def route_of(uses: Sequence[Correlated], geometry: Geometry, analysis: Analysis 
     held = numbers if analysis is None else numbers * math.prod(analysis.sizes) // geometry.places
     # Gram matrices, with their windows, run at half the speed of many small products, and the sum in float64 at a third.
     costs = {Route.DROPPED: product + FOLDING * numbers + 3 * product}
-    if analysis is None:
+    if analysis is None and pull_back is None:
         costs[Route.GRAM] = 2 * geometry.parts * positions**2 * (inputs + outputs) + 3 * product
     if uses[0].images.shape[1] * geometry.groups * held <= HELD_NUMBERS:
         costs[Route.HELD] = product + FOLDING * numbers + HOLDING * held
@@ -75,24 +81,34 @@ class PatchGradients:
       uses: with the same units, groups and channels; the images may differ in size.
       route: decides the cost, and nothing of the result beyond rounding.
       analysis: of the kernel's spectrum; None for the weight itself. Only of real numbers.
+      pull_back: from the gradient of the filters that are applied to that of the trained ones; None where they are the same.
     """
 
-    def __init__(self, uses: Sequence[Correlated], geometry: Geometry, route: Route, analysis: Analysis | None = None) -> None:
+    def __init__(
+        self,
+        uses: Sequence[Correlated],
+        geometry: Geometry,
+        route: Route,
+        analysis: Analysis | None = None,
+        pull_back: PullBack | None = None,
+    ) -> None:
         if route is not Route.HELD:
             # Norms and sums over all numbers of a unit would copy them, a part at a time.
             uses = [replace(use, gradients=use.gradients.contiguous()) for use in uses]
-        self._uses, self._geometry, self._route, self._analysis = list(uses), geometry, route, analysis
+        self._uses, self._geometry, self._route = list(uses), geometry, route
+        self._analysis, self._pull_back = analysis, pull_back
 
     @classmethod
-    def of(cls, uses: Sequence[Correlated], geometry: Geometry) -> Self:
+    def of(cls, uses: Sequence[Correlated], geometry: Geometry, pull_back: PullBack | None = None) -> Self:
         """The gradients by the cheapest route."""
-        return cls(uses, geometry, route_of(uses, geometry))
+        return cls(uses, geometry, route_of(uses, geometry, pull_back=pull_back), pull_back=pull_back)
 
     def projected(self, analysis: Analysis) -> PatchGradients:
         """The same with M g in place of g."""
-        if analysis.is_constant:
+        if analysis.is_constant and self._pull_back is None:
             return PatchGradients.of([summed_windows(use, self._geometry, analysis) for use in self._uses], self._geometry.of_one_place)
-        return PatchGradients(self._uses, self._geometry, route_of(self._uses, self._geometry, analysis), analysis)
+        route = route_of(self._uses, self._geometry, analysis, self._pull_back)
+        return PatchGradients(self._uses, self._geometry, route, analysis, self._pull_back)
 
     def squared_norms(self) -> Tensor:
         """(units,)."""
@@ -109,6 +125,8 @@ class PatchGradients:
             total = self._sum_of_held(factors, sample)
         else:
             total = self._sum_of_products(factors.double())
+            if self._pull_back is not None:
+                total = self._pull_back(total[:, None])[:, 0]
             if self._analysis is not None:
                 total = _projected(total, self._geometry, self._analysis)
         _, parts, groups, _, channels, outputs = total.shape
@@ -121,6 +139,8 @@ class PatchGradients:
 
     def _explicit(self, part: Sequence[Correlated]) -> Tensor:
         gradients = explicit(part, self._geometry)
+        if self._pull_back is not None:
+            gradients = self._pull_back(gradients)
         return gradients if self._analysis is None else _projected(gradients, self._geometry, self._analysis)
 
     def _sum_of_held(self, factors: Tensor, sample: int) -> Tensor:
