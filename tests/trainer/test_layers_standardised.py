@@ -1,4 +1,4 @@
-r"""Convolutions with standardised filters: what is applied, what doesn't change it, and how they are asked for."""
+r"""Convolutions and linear layers with standardised weights: what is applied, what doesn't change it, and how they are asked for."""
 
 from __future__ import annotations
 
@@ -70,6 +70,35 @@ def test_the_layer_is_a_convolution_with_the_standardised_filters(numbers: Numbe
         theirs.get_parameter("weight").copy_(standardised(ours.get_submodule("0_convolution").get_parameter("weight")))
         planes = to_planes(x) if x.is_complex() else x
         torch.testing.assert_close(ours.get_submodule("0_convolution")(planes), theirs(planes))
+
+
+def dense(numbers: Numbers, *, standardises: bool = True) -> Sequential:
+    layers = (Linear(outputs=5, standardised=standardises), Linear(outputs=3))
+    return Sequential(numbers=numbers, layers=layers, head="real_part" if numbers == "complex" else "none")
+
+
+@pytest.mark.parametrize(("numbers", "is_complex"), [("real", False), ("complex", False), ("complex", True), ("real_pairs", True)])
+def test_the_layer_is_a_linear_one_with_the_standardised_weights(numbers: Numbers, is_complex: bool) -> None:
+    """In a complex network complex records come as complex numbers, real ones on planes."""
+    facts = facts_of((7,), 3, is_complex=is_complex)
+    ours, plain = built(dense(numbers), facts), built(dense(numbers, standardises=False), facts)
+    x = records(facts)
+    with torch.no_grad():
+        theirs = plain.get_parameter("0_linear.weight")
+        theirs.copy_(standardised(ours.get_parameter("0_linear.weight")))
+        torch.testing.assert_close(ours(x), plain(x))
+        assert not torch.equal(theirs, ours.get_parameter("0_linear.weight"))
+
+
+def test_a_linear_output_of_a_single_weight_is_refused() -> None:
+    layers = (Linear(outputs=4, standardised=True), Linear(outputs=3))
+    with pytest.raises(InvalidParameter, match=r"model\.layers\[0\]\.standardised must be false where an output has a single weight"):
+        check_model(Sequential(numbers="real", layers=layers, head="none"), facts_of((1,), 3, is_complex=False))
+
+
+def test_a_layer_that_is_not_standardised_is_the_json_it_always_was() -> None:
+    assert Linear(outputs=3).model_dump() == {"kind": "linear", "outputs": 3, "bias": True}
+    assert Linear(outputs=3, standardised=True).model_dump()["standardised"] is True
 
 
 def test_unit_outputs_leave_filters_that_no_size_changes_as_they_are() -> None:

@@ -17,7 +17,7 @@ from zetadp.trainer.layers.norms import ComplexGroupNorm, ComplexInstanceNorm, C
 from zetadp.trainer.layers.planar_linear import PlanarLinear
 from zetadp.trainer.layers.planes import from_planes, to_planes
 from zetadp.trainer.layers.pooling import adaptive_average_pool, adaptive_max_pool, average_pool, max_pool
-from zetadp.trainer.layers.standardised import StandardisedPlanarConv1d, StandardisedPlanarConv2d
+from zetadp.trainer.layers.standardised import StandardisedComplexLinear, StandardisedPlanarConv1d, StandardisedPlanarConv2d
 from zetadp.trainer.specs.models.layer_numbers import Head
 from zetadp.trainer.specs.models.layer_spec import (
     Activation,
@@ -70,6 +70,8 @@ class UnitaryFourier(nn.Module):
 
 def complex_linear(layer: Linear, inputs: int, stream: RandomStream) -> nn.Module:
     """``ComplexLinear``, without a bias if the spec has none."""
+    if layer.standardised:
+        return StandardisedComplexLinear(inputs, layer.outputs, stream, bias=layer.bias)
     module = ComplexLinear(inputs, layer.outputs, stream)
     if not layer.bias:
         module.register_parameter("bias", None)
@@ -78,7 +80,8 @@ def complex_linear(layer: Linear, inputs: int, stream: RandomStream) -> nn.Modul
 
 def planar_linear(layer: Linear, inputs: int, stream: RandomStream) -> nn.Module:
     """The same on planes."""
-    return PlanarLinear(inputs, layer.outputs, stream, bias=layer.bias)
+    kind = StandardisedComplexLinear if layer.standardised else PlanarLinear
+    return kind(inputs, layer.outputs, stream, bias=layer.bias)
 
 
 def block_circulant(layer: BlockCirculantLinear, inputs: int, stream: RandomStream, *, is_complex: bool) -> nn.Module:

@@ -14,7 +14,7 @@ from torch.nn.utils import skip_init
 from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer.layers import REAL_ACTIVATIONS
 from zetadp.trainer.layers.pooling import equal_windows
-from zetadp.trainer.layers.standardised import StandardisedConv1d, StandardisedConv2d
+from zetadp.trainer.layers.standardised import StandardisedConv1d, StandardisedConv2d, StandardisedLinear
 from zetadp.trainer.specs.models.layer_spec import (
     Activation,
     AdaptiveAveragePool,
@@ -39,7 +39,8 @@ def real_glorot(shape: Shape, stream: RandomStream) -> Tensor:
 
 def real_linear(layer: Linear, inputs: int, stream: RandomStream) -> nn.Module:
     """``nn.Linear`` with Glorot weights and a bias of 0."""
-    return _filled(skip_init(nn.Linear, inputs, layer.outputs, bias=layer.bias), stream)
+    kind = StandardisedLinear if layer.standardised else nn.Linear
+    return _filled(skip_init(kind, inputs, layer.outputs, bias=layer.bias), stream)
 
 
 def real_convolution(layer: Convolution | TransposedConvolution, shape: Shape, stream: RandomStream) -> nn.Module:

@@ -12,7 +12,7 @@ from zetadp.trainer.data.base import DataSetFacts
 from zetadp.trainer.layers import BlockCirculantLinear, ComplexLinear, PlanarConv1d, PlanarConv2d, PlanarConvTranspose2d, PlanarLinear
 from zetadp.trainer.layers.blocks.residual import ResidualBlock
 from zetadp.trainer.layers.blocks.sequences import Recurrent, SelfAttention
-from zetadp.trainer.layers.standardised import StandardisedConv1d, StandardisedConv2d
+from zetadp.trainer.layers.standardised import StandardisedConv1d, StandardisedConv2d, StandardisedLinear
 
 RECORDS = 4
 """Their outputs' mean square is over all positions and channels too, so few records suffice."""
@@ -29,6 +29,8 @@ WEIGHTED = (
     BlockCirculantLinear,
     PlanarLinear,
 )
+STANDARDISED = (StandardisedConv1d, StandardisedConv2d, StandardisedLinear)
+"""Of those, by inheritance."""
 ON_PLANES = (PlanarConv1d, PlanarConv2d, PlanarConvTranspose2d, PlanarLinear)
 
 
@@ -36,7 +38,7 @@ def scale_to_unit_outputs(network: nn.Sequential, facts: DataSetFacts, stream: R
     r"""Divides each weight in turn by the root mean square of its layer's outputs |y|, on records of standard normal numbers.
 
     Biases are 0 at that time, so the outputs then have mean square 1 (of complex outputs E|y|^2 = 1; on planes each plane has a half).
-    Standardised filters aren't scaled: their size changes nothing.
+    Standardised weights aren't scaled: their size changes nothing.
     Source: Mishkin and Matas 2016, arXiv:1511.06422, with public records in place of data.
     """
     x = _records(facts, stream)
@@ -57,7 +59,7 @@ def _scaled(module: nn.Module, x: Tensor) -> Tensor:
     if isinstance(module, ResidualBlock):
         return _scaled(module.layers, x) + _scaled(module.shortcut, x)
     outputs = module(x)
-    if isinstance(module, WEIGHTED) and not isinstance(module, StandardisedConv1d | StandardisedConv2d):
+    if isinstance(module, WEIGHTED) and not isinstance(module, STANDARDISED):
         size = _mean_square(outputs, is_planes=isinstance(module, ON_PLANES)) ** 0.5
         if size > 0.0:
             module.weight.div_(size)

@@ -24,11 +24,17 @@ from zetadp.trainer.specs.models.sequence_layers import Embedding, PositionEmbed
 
 @final
 class Linear(Value):
-    """W x + b over the features of a record, which must be flat."""
+    """W x + b over the features of a record, which must be flat.
+
+    Attributes:
+      standardised: each output's weights are applied less their mean and over their norm, as those of a convolution.
+    """
 
     kind: Literal["linear"] = "linear"
     outputs: Width
     bias: Flag = True
+    # Left out of JSON where false: most are not.
+    standardised: Flag = Field(default=False, exclude_if=operator.not_)
 
 
 @final
@@ -53,8 +59,7 @@ class Convolution(Value):
 
     Attributes:
       standardised: each output channel's weights are applied less their mean and over their norm, as ``trainer.layers.standardised``
-        says; what is trained, clipped and noised are the weights before that. A record's gradient then has no rule of its own: each is
-        computed, and held, whole.
+        says; what is trained, clipped and noised are the weights before that. A gain for each channel is a ``channel_affine`` behind it.
     """
 
     kind: Literal["convolution"] = "convolution"

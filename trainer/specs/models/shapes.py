@@ -223,6 +223,8 @@ def shape_after(name: str, layer: LayerSpec, shape: Shape) -> Shape:
                 # One block would hold the whole matrix and more numbers than it has rows or columns.
                 expected = f"at most max(inputs, outputs) = {largest}, the larger of {shape[0]} inputs and {layer.outputs} outputs"
                 raise InvalidParameter(f"{name}.block", expected, layer.block)
+            if isinstance(layer, Linear):
+                _check_standardised(name, layer, shape[0])
             return (layer.outputs,)
         case Flatten():
             return (math.prod(shape),)
@@ -298,8 +300,7 @@ def _after_spatial(
         case Convolution():
             if channels % layer.groups or layer.outputs % layer.groups:
                 raise InvalidParameter(f"{name}.groups", f"a divisor of {channels} inputs and {layer.outputs} outputs", layer.groups)
-            if layer.standardised and channels // layer.groups * layer.kernel ** len(spatial) == 1:
-                raise InvalidParameter(f"{name}.standardised", "false where an output has a single weight, which less its mean is 0", True)
+            _check_standardised(name, layer, channels // layer.groups * layer.kernel ** len(spatial))
             reach = layer.dilation * (layer.kernel - 1) + 1
             sizes = [(size + 2 * layer.padding - reach) // layer.stride + 1 for size in spatial]
             channels = layer.outputs
@@ -325,6 +326,11 @@ def _after_spatial(
     if isinstance(layer, Scattering) and layer.normalisation_groups is not None:
         _check_groups(name, "normalisation_groups", layer.normalisation_groups, (channels, *sizes))
     return (channels, *sizes)
+
+
+def _check_standardised(name: str, layer: Linear | Convolution, weights: int) -> None:
+    if layer.standardised and weights == 1:
+        raise InvalidParameter(f"{name}.standardised", "false where an output has a single weight, which less its mean is 0", True)
 
 
 def scattering_paths(layer: Scattering) -> int:
