@@ -232,3 +232,12 @@ def test_one_units_clipped_sum_is_within_the_bound_whatever_is_taken_away(is_com
     parameters = {name: value.detach() for name, value in module.named_parameters()}
     for unit in range(UNITS):
         assert float(engine.sum(parameters, torch.tensor([unit]), bound).total.double().norm()) <= bound
+
+
+def test_a_units_gradient_keeps_its_bits_in_every_microbatch() -> None:
+    stream = RandomStream.from_seed(7, "layer")
+    planar = StandardisedPlanarConv2d(2, 4, 3, stream, padding=1, groups=2)
+    network = nn.Sequential(planar, nn.Tanh(), nn.Flatten(), StandardisedComplexLinear(4 * 64, 10, stream, bias=True))
+    features = torch.randn(100, 4, 8, 8, generator=torch.Generator().manual_seed(7))
+    problem = Problem(network, squared_errors, features, torch.zeros(100, 20), None)
+    assert ClippedGradients(problem, FlatClipping(bound=1.0), 64, lot=40).settle()
