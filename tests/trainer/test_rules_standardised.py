@@ -11,14 +11,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.trainer.layer_cases import problem_of, squared_errors, unit_gradients
 from tests.trainer.layer_cases import CASES as LAYERS
+from tests.trainer.layer_cases import problem_of, squared_errors, unit_gradients
 from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer.engine.gradients.clipping import ClippedGradients
 from zetadp.trainer.engine.gradients.explicit import module_gradients
 from zetadp.trainer.engine.gradients.per_unit import TapedRoute
 from zetadp.trainer.engine.gradients.problem import Problem
-from zetadp.trainer.layers.convolution import PlanarConvolution
 from zetadp.trainer.layers.flat_parameters import as_real
 from zetadp.trainer.layers.rules import RULES, ExplicitGradients, LayerGradients
 from zetadp.trainer.layers.rules.analysis import Analysis
@@ -176,7 +175,7 @@ PARALLEL = {
 
 
 def along_the_applied_weight(case: Case) -> tuple[nn.Module, Use]:
-    """In float32: records that are multiples of the weight which is applied to them, conjugated, so that next to nothing is left of their gradients."""
+    """In float32, records that are the applied weight's conjugate, of several lengths: next to nothing is left of their gradients."""
     generator = torch.Generator().manual_seed(5)
     module = case.make(RandomStream.from_seed(5, "layer"))
     with torch.no_grad():

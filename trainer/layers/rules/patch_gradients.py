@@ -56,9 +56,7 @@ class Route(Enum):
     GRAM = "Gram matrices over the positions"
 
 
-def route_of(
-    uses: Sequence[Correlated], geometry: Geometry, analysis: Analysis | None = None, pull_back: PullBack | None = None
-) -> Route:
+def route_of(uses: Sequence[Correlated], geometry: Geometry, analysis: Analysis | None = None, pull_back: PullBack | None = None) -> Route:
     """The cheapest one, in multiplications for one group of one unit; their relative speeds were measured on one core."""
     inputs, outputs, positions = _columns(uses[0], geometry), uses[0].gradients.shape[4], _positions(uses)
     numbers = inputs * outputs // geometry.parts
@@ -117,7 +115,8 @@ class PatchGradients:
         if self._route is Route.GRAM:
             return torch.cat([_gram(part, self._geometry) for part in self._parts()])
         # What a filter takes away is no part of the norm, but of the sum's rounding: the slack is that of whole gradients.
-        return torch.cat([_squares(self._explicit(part)) + _slack(part, self._geometry) for part in self._parts()])
+        slacks = ((part, _slack(part, self._geometry)) for part in self._parts())
+        return torch.cat([_squares(self._explicit(part)).to(slack.dtype) + slack for part, slack in slacks])
 
     def weighted_sum(self, factors: Tensor, sample: int = 0) -> Tensor:
         """(parts, groups, kernel_height, kernel_width, channels, outputs of a group), or with coordinates along the kernel's axes."""
@@ -140,7 +139,8 @@ class PatchGradients:
     def _explicit(self, part: Sequence[Correlated]) -> Tensor:
         gradients = explicit(part, self._geometry)
         if self._pull_back is not None:
-            gradients = self._pull_back(gradients)
+            # What is taken away may be much longer than what is left, which the sum computes again, in float64.
+            gradients = self._pull_back(gradients if self._route is Route.HELD else gradients.double())
         return gradients if self._analysis is None else _projected(gradients, self._geometry, self._analysis)
 
     def _sum_of_held(self, factors: Tensor, sample: int) -> Tensor:

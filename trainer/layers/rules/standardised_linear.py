@@ -1,9 +1,9 @@
 r"""Linear layers whose weights are standardised: the rule of linear layers, behind the pull-back of ``rules.standardised``.
 
-With inputs less their own mean, a, and output gradients times the scales, g, a unit's gradient is that of a linear layer without w'_k <w'_k, .>
-for each output k. So its squared norm is \|sum_p g_p conj(a_p)^T\|^2 - sum_k (2 - \|w'_k\|^2) t_k^2 with t_k = sum_p Re(g_pk conj(w'_k a_p)).
-Both terms may be nearly equal, so they are computed in float64, with the slack of linear layers on top; so is the sum, which is pulled back
-once. Proof: mechanisms/proofs/standardised_weights.md.
+With inputs less their own mean, a, and output gradients times the scales, g, a unit's gradient is that of a linear layer, less
+w'_k <w'_k, .> for each output k. So its squared norm is \|sum_p g_p conj(a_p)^T\|^2 - sum_k (2 - \|w'_k\|^2) t_k^2, where
+t_k = sum_p Re(g_pk conj(w'_k a_p)). Both terms may be nearly equal, so they are computed in float64, with the slack of linear layers on
+top; so is the sum, which is pulled back once. Proof: mechanisms/proofs/standardised_weights.md.
 """
 
 from __future__ import annotations
