@@ -48,6 +48,7 @@ from zetadp.trainer.recipes.spectral_transfer import (
     SPECTRAL_TRANSFER_CIFAR100,
     SPECTRAL_TRANSFER_FEATURES,
 )
+from zetadp.trainer.recipes.standardised import MNIST_STANDARDISED
 
 RECIPES: tuple[Recipe, ...] = (
     DIGITS,
@@ -58,6 +59,7 @@ RECIPES: tuple[Recipe, ...] = (
     PHASE_MNIST_FILTERS,
     PHASE_MNIST_FEDERATED,
     MNIST_REAL,
+    MNIST_STANDARDISED,
     CIFAR10_COMPLEX,
     CIFAR10_REAL_PAIRS,
     CIFAR10_REAL,

@@ -1,0 +1,59 @@
+r"""Weight standardisation at a small scale: a convolutional network on MNIST, measured with it and without."""
+
+from __future__ import annotations
+
+from zetadp.mechanisms.base import Adjacency
+from zetadp.trainer.data import Mnist
+from zetadp.trainer.recipes.recipe import DeclaredData, Recipe
+from zetadp.trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
+from zetadp.trainer.specs.base import PrivacyTarget
+from zetadp.trainer.specs.descent import Sgd
+from zetadp.trainer.specs.models.layer_spec import Activation, Convolution, Flatten, GroupNorm, LayerSpec, Linear, MaxPool, Unflatten
+from zetadp.trainer.specs.models.model_spec import Sequential
+from zetadp.trainer.specs.network_training import PublicHeldOut
+
+
+def _network() -> Sequential:
+    def behind() -> tuple[LayerSpec, ...]:
+        return GroupNorm(groups=4), Activation(name="relu"), MaxPool(kernel=2, stride=1)
+
+    layers: tuple[LayerSpec, ...] = (
+        Unflatten(channels=1, height=28, width=28),
+        Convolution(outputs=16, kernel=8, stride=2, padding=2, standardised=True),
+        *behind(),
+        Convolution(outputs=32, kernel=4, stride=2, standardised=True),
+        *behind(),
+        Flatten(),
+        Linear(outputs=32, standardised=True),
+        Activation(name="relu"),
+        Linear(outputs=10),
+    )
+    return Sequential(numbers="real", layers=layers, head="none")
+
+
+MNIST_STANDARDISED = Recipe(
+    name="mnist_standardised",
+    title="MNIST by a small convolutional network with weight standardisation",
+    paper=None,
+    reference="De, Berrada, Hayes, Smith and Balle 2022, arXiv:2204.13650, on a small scale",
+    spec=ZetaDpSgd(
+        data=Mnist(folder="mnist"),
+        model=_network(),
+        optimizer=Sgd(learning_rate=2.0, momentum=0.9),
+        privacy=PrivacyTarget(adjacency=Adjacency.ADD_REMOVE, unit="image", delta=1e-5, epsilon=2.0),
+        clipping_bound=0.5,
+        expected_batch_size=1024,
+        steps=150,
+        evaluation=PublicHeldOut(),
+    ),
+    hyper_parameters=(
+        "ours: two convolutions with group norm, SGD at 2 with momentum 0.9, 150 steps on expected lots of 1024, clipping norm 0.5"
+    ),
+    declared=DeclaredData(training_records=60_000, test_records=10_000, shape=(784,), is_complex=False, classes=10, unit="image"),
+    differences=(
+        "not of a paper: De et al. train wide residual networks on CIFAR-10, for days of an accelerator",
+        "accuracies with standardisation and without it: .973 and .963 at this rate, .970 and .964 at a rate of .5, two runs each; without "
+        "group norm .970 and .961, .962 and .925, one run each. No others were tried, and all are of this public data set",
+    ),
+    original_data="MNIST (LeCun, Cortes and Burges): train-images-idx3-ubyte.gz and the three files beside it",
+)
