@@ -23,11 +23,11 @@ from tests.app.jobs_harness import (
 )
 from tests.app.proxy import Proxy, proxied
 from tests.app.test_jobs_queue import calls
+from tests.selection import thinned
 from zetadp.app.kit.settings import Settings
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("outage", [Proxy.cut, Proxy.mute])
+@pytest.mark.parametrize("outage", thinned([Proxy.cut, Proxy.mute], every=2))
 def test_worker_with_a_call_in_hand_ends_though_its_queue_is_gone_or_never_answers(tmp_path: Path, outage: Callable[[Proxy], None]) -> None:
     # The thread that answers the call tries again for as long as the queue is away, and Python waits for it before it ends.
     with postgresql_server() as url, proxied(url) as (through, proxy):

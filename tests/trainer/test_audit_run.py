@@ -127,7 +127,6 @@ def test_fixed_batches_are_found_by_the_test_of_samples(
     assert broken.noise_test == right.noise_test
 
 
-@pytest.mark.slow
 def test_half_the_noise_is_found_by_canaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(releasing, "release", half_the_noise)
     # Large lots, so that members stand out: the rarer a canary is drawn, the more of them it takes.
