@@ -138,7 +138,8 @@ __all__ = [
 
 _EVENTS = (
     *("Composed", "Event", "FixedSizeSampled", "Grouped", "NonPrivate"),
-    *("PoissonSampled", "RandomlyAllocated", "Release", "Repeated", "RepeatedAndSelected", "Shuffled", "TruncatedPoissonSampled"),
+    *("PoissonSampled", "RandomlyAllocated", "RandomlyWeighted", "Release", "Repeated", "RepeatedAndSelected", "Shuffled"),
+    "TruncatedPoissonSampled",
 )
 _DECLARED = (
     *("ApproximateGuarantee", "Buffer", "CorrelatedNoise", "DiscreteGaussian", "DiscreteGaussianSum", "DiscreteLaplace"),

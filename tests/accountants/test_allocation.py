@@ -93,7 +93,7 @@ def test_simulated_sums_are_in_the_bracket(m, steps, epsilons):
         assert np.all(error < 0.05 * found.upper)
 
 
-@pytest.mark.parametrize(("family", "m", "steps"), thinned([(LAPLACE, 1.0, 2), (GAUSSIAN, 1.0, 20), (LAPLACE, 1.0, 30)], every=3), ids=str)
+@pytest.mark.parametrize(("family", "m", "steps"), thinned([(GAUSSIAN, 1.0, 20), (LAPLACE, 1.0, 2), (LAPLACE, 1.0, 30)], every=3), ids=str)
 def test_the_curve_is_a_curve_of_a_pair(family, m, steps):
     curve = curve_of(family, m, steps)
     epsilons = np.linspace(0.0, 2.0, 200)

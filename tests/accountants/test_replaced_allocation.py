@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.accountants.events import gaussian
+from tests.selection import thinned
 from zetadp.accountants import Composed, Grouped, RandomlyAllocated, Release, Repeated, profile
 from zetadp.mechanisms import Gaussian, Laplace, Sensitivity
 
@@ -47,7 +48,7 @@ def outcomes(records):
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
-@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("size", thinned([1, 2], every=2))
 def test_no_data_set_of_two_steps_exceeds_the_upper_end(kind, size):
     draw = random.Random(7 + size)
     scale = 1.5
@@ -105,7 +106,7 @@ def test_the_upper_end_is_that_of_removing_and_adding():
 
 def test_without_a_stated_contribution_one_whole_release_bounds_an_epoch():
     event = noise(1.0, contribution=False)
-    found, whole = profile(allocated(50, event, 3)).epsilon(1e-5), profile(Repeated(count=3, event=event)).epsilon(1e-5)
+    found, whole = profile(allocated(5, event, 2)).epsilon(1e-5), profile(Repeated(count=2, event=event)).epsilon(1e-5)
     assert found.upper == pytest.approx(whole.upper, rel=1e-6)
     assert 0.0 < found.lower < found.upper
 

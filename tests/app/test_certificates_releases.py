@@ -204,7 +204,7 @@ def test_a_certificate_says_why_samples_of_fixed_size_have_no_epsilon_without_sa
     guarantee = guarantee_of(EVENTS["fixed size"], DELTA, RandomOrigin.OPERATING_SYSTEM)
     assert isinstance(guarantee, ApproximateDp)
     assert guarantee.epsilon_without_sampling is None
-    assert why_no_epsilon_without_sampling(EVENTS["fixed size"]).startswith("samples have a fixed or a largest size, or hold")
+    assert why_no_epsilon_without_sampling(EVENTS["fixed size"]).startswith("samples have a fixed or largest size, or hold")
     assert why_no_epsilon_without_sampling(release()).startswith("nothing was sampled")
 
 

@@ -44,7 +44,7 @@ def without(*dear):
     return chosen(CASES, [case for case in OF_DEFAULT if case.id not in dear])
 
 
-ONE_SEARCH = ["fft-gaussian", "fft-complex", "fft-laplace", "fft-training", "fft-mixture", "auto-sampled response"]
+ONE_SEARCH = ["fft-gaussian", "fft-complex", "fft-laplace", "fft-training", "fft-mixture", "fft-shares", "auto-sampled response"]
 """The search for the best epsilon is the same for every event, and asks these for a new grid at each step of it."""
 
 
@@ -83,7 +83,7 @@ def test_repeating_is_composing_with_itself(accountant, event):
     assert repeated.epsilon(1e-5) == composed.epsilon(1e-5)
 
 
-@pytest.mark.parametrize(("accountant", "event"), without())
+@pytest.mark.parametrize(("accountant", "event"), without("lattice-laplace"))
 @pytest.mark.parametrize("delta", thinned([1e-6, 1e-3], every=2))
 def test_no_upper_end_is_below_another_accountants_lower_end(accountant, event, delta):
     upper = accountant.profile(event).epsilon(delta).upper
