@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import os
 import re
 from collections.abc import Callable
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-REPEATS = 5
+import torch
+
+REPEATS, PROCESSES = 5, 3
 
 MMAP_THRESHOLD, PR_SET_THP_DISABLE = -3, 41
 RETURNED_BYTES = 2**16
@@ -21,15 +22,16 @@ RETURNED_BYTES = 2**16
 def peak_bytes(prepare: Callable[[], Callable[[], object]]) -> int:
     """Of resident memory: the most while the prepared work ran five times, above what stood before the preparation. Linux.
 
-    The median of five processes: the system counts pages in batches, half a MiB for each processor.
+    The middle one of three new processes: the system counts pages in batches, half a MiB for each processor.
+
+    Args:
+      prepare: can be pickled.
     """
-    prepare()()  # what libraries load on first use is no part of a step either
-    _return_freed()
-    return sorted(_of_a_process(prepare) for _ in range(REPEATS))[REPEATS // 2]
+    return sorted(_of_a_process(prepare) for _ in range(PROCESSES))[PROCESSES // 2]
 
 
 def _of_a_process(prepare: Callable[[], Callable[[], object]]) -> int:
-    context = get_context("fork")
+    context = get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_measure, args=(prepare, sender))
     process.start()
@@ -43,8 +45,9 @@ def _measure(prepare: Callable[[], Callable[[], object]], sender: Connection) ->
     libc = ctypes.CDLL(None)
     libc.mallopt(MMAP_THRESHOLD, RETURNED_BYTES)
     libc.prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)
-    # A process begins without the pages of its libraries, 50 MiB of torch's: its first step would count them.
-    prepare()()
+    torch.set_num_threads(1)
+    for _ in range(2):
+        prepare()()  # what libraries load on first use is no part of a step
     _return_freed()
     before = kibibytes("VmRSS")
     work = prepare()
@@ -55,7 +58,6 @@ def _measure(prepare: Callable[[], Callable[[], object]], sender: Connection) ->
         work()
     sender.send(1024 * (kibibytes("VmHWM") - before))
     sender.close()
-    os._exit(0)
 
 
 def _return_freed() -> None:

@@ -14,6 +14,7 @@ import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 
@@ -141,8 +142,8 @@ def _wall_seconds(work: Callable[[], object], calls: int = 20) -> float:
 
 
 def _memory(case: Case) -> Iterator[str]:
-    native = peak_bytes(lambda: native_step(case, case.batch))
-    private = peak_bytes(lambda: private_step(case, case.batch))
+    native = peak_bytes(partial(native_step, case, case.batch))
+    private = peak_bytes(partial(private_step, case, case.batch))
     name = f"{case.name}, {case.batch}: peak memory ({private / 2**20:.1f} MiB against {native / 2**20:.1f} MiB)"
     yield goal(name, private / native, MEMORY_TARGET, at_most=True)
 
