@@ -71,7 +71,7 @@ def test_job_of_a_killed_worker_goes_on_and_the_other_keeps_its_lease_while_the_
     with serving(of) as client, working(named(of, "first")) as first:
         done = submit(client)
         assert list(stream(client, done))[-1].data["state"] == "succeeded"
-        wait_until(lambda: calls(of) == 1)  # it hears calls
+        wait_until(lambda: calls(of) >= 1)  # it hears calls, of which a job may take two
         job_id = submit(client, Order.HOLD)
         next(event for event in stream(client, job_id) if event.kind == "checkpoint")
         with working(named(of, "second")) as second:
