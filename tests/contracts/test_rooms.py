@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.scheduling import TOGETHER, seconds
-
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("app", "trainer", "accountants", "mechanisms")
 MOST_FILES = 20
@@ -39,13 +37,3 @@ def test_no_folder_is_too_full_to_search(package: str) -> None:
     folders = [path.parent for path in (ROOT / package).rglob("__init__.py")]
     full = {str(folder.relative_to(ROOT)): count for folder in folders if (count := len(list(folder.glob("*.py"))) - 1) > MOST_FILES}
     assert full == {}
-
-
-def test_every_unit_whose_seconds_are_recorded_is_there() -> None:
-    gone: list[str] = []
-    for unit in seconds().keys() - TOGETHER.keys():
-        file, _, test = unit.partition("::")
-        path, function = ROOT / file, test.partition("[")[0].rpartition("::")[2]
-        if not path.is_file() or (function and f"def {function}(" not in path.read_text()):
-            gone.append(unit)
-    assert gone == []

@@ -207,63 +207,6 @@ def test_laplace_passes_its_last_digit_when_the_bits_say_so():
 # The same bits everywhere
 
 
-def test_kernel_and_numpy_give_the_same_bits(monkeypatch):
-    if kernel.COMPILED is None:
-        pytest.skip("no compiled kernel: NumPy is all there is")
-    values = np.random.default_rng(1).normal(size=10_001) * 10.0 ** np.random.default_rng(2).integers(-9, 9, 10_001)
-
-    def all_of_it():
-        stream = RandomStream.from_seed(7, "same bits")
-        noise = stream.grid_normal(10_001)
-        kinds = [values, values.astype(np.float32), np.clip(values, -6e4, 6e4).astype(np.float16)]
-        return [noise, *(kernel.released(value, noise, 1.0 / 3.0, 2.0**18, 3.0) for value in kinds)]
-
-    with np.errstate(over="ignore"):
-        ways = []
-        for widest in (8, 4, 1):
-            monkeypatch.setattr(kernel, "WIDEST", widest)
-            ways.append(all_of_it())
-        monkeypatch.setattr(kernel, "COMPILED", None)
-        expected = all_of_it()
-    for compiled in ways:
-        for one, other in zip(compiled, expected, strict=True):
-            assert one.dtype == other.dtype
-            assert np.array_equal(one, other)
-
-
-@pytest.mark.parametrize("kind", [np.float64, np.float32])
-@pytest.mark.parametrize("by", [(1.0 / 3.0, 2.0**18, 3.0), (1e-40, 2.0**18, 1e40), (1e49, 3.0, 1e-50), (1e305, 2.0**18, 1.1e-305)])
-def test_noise_added_at_once_is_the_same_in_every_part_of_the_kernel(kind, by, monkeypatch):
-    """Eight numbers at once and four where the processor can, one by one, and NumPy: with places of the rest in each."""
-    if kernel.COMPILED is None:
-        pytest.skip("no compiled kernel: NumPy is all there is")
-    count = 8 * 5_000 + 5
-    generator, columns = np.random.default_rng(3), grid_normal.table().columns
-    drawn = generator.integers(0, 2**64, count, np.uint64)
-    value = (generator.normal(size=count) * 10.0 ** generator.integers(-9, 9, count)).astype(kind)
-    value[:4] = [0.0, -0.0, np.finfo(kind).max, np.finfo(kind).smallest_subnormal]
-
-    def at_once(size):
-        """In calls of so many words."""
-        out, places = np.empty_like(value), []
-        for first in range(0, count, size):
-            here = slice(first, first + size)
-            places.append(first + kernel.noised(drawn[here], columns, value[here], by, out[here]))
-        return np.concatenate(places), out
-
-    with np.errstate(over="ignore", invalid="ignore"):
-        ways = [at_once(count), at_once(3)]
-        for widest in (4, 1):
-            monkeypatch.setattr(kernel, "WIDEST", widest)
-            ways.append(at_once(count))
-        monkeypatch.setattr(kernel, "COMPILED", None)
-        expected = at_once(count)
-    assert len(expected[0]) > 20
-    for places, out in ways:
-        assert np.array_equal(places, expected[0])
-        assert np.array_equal(out.view(np.uint8), expected[1].view(np.uint8))
-
-
 @pytest.mark.parametrize("kind", thinned([np.float64, np.float32, np.float16], every=2))
 @pytest.mark.parametrize("count", thinned([5, 40, 100_000], every=2))
 @pytest.mark.usefixtures("_way")
@@ -295,35 +238,6 @@ def test_a_seed_gives_the_same_numbers_on_every_machine():
     assert cells(normals[[0, 1, 2, 3999]]).tolist() == GOLDEN_NORMAL
     assert cells(laplace).tolist() == GOLDEN_LAPLACE
     assert int(cells(normals).sum()) == GOLDEN_SUM
-
-
-def test_the_kernel_refuses_arrays_that_do_not_fit():
-    if kernel.COMPILED is None:
-        pytest.skip("no compiled kernel: NumPy is all there is")
-    with pytest.raises(ValueError, match="other sizes"):
-        kernel.COMPILED.released(np.zeros(3), np.zeros(4), np.zeros(4), 1.0, 1.0, 1.0, False)
-    single = np.zeros(3, np.float32)
-    kept, sums = np.zeros(3, np.int8), np.zeros(14)
-    kernel.watched_part(single, single, kept, 0, 1, 1.0, True, sums[:2], sums)
-    for before, of_all, first, shift, total, into in (
-        (single[1:], kept, 0, 1, sums[:2], sums),
-        (single, kept[1:], 0, 1, sums[:2], sums),
-        (single, kept, 2, 1, sums[:2], sums),
-        (single, np.zeros(9, np.int8), 1, 1, sums[:2], sums),
-        (single, kept, -2, 1, sums[:2], sums),
-        (single, kept, 0, -1, sums[:2], sums),
-        (single, kept, 0, 1, sums[:4], sums),
-        (single, kept, 0, 1, sums[:2], sums[1:]),
-    ):
-        with pytest.raises(ValueError, match="other sizes"):
-            kernel.COMPILED.watched_part(before, single, of_all, first, shift, 1.0, True, total, into)
-    table = grid_normal.table()
-    with pytest.raises(ValueError, match="other sizes"):
-        kernel.COMPILED.noised(8, np.zeros(3, "<u8"), table.columns, single, single[1:], np.zeros(3, np.int64), 1.0, 1.0, 1.0, True)
-    with pytest.raises(ValueError, match="other sizes"):
-        kernel.COMPILED.rest(np.zeros((4, 3), "<u8"), table.ends[1:], table.rectangles, 30, np.zeros(3, np.int64), np.zeros(3, np.int8))
-    with pytest.raises(ValueError, match="other sizes"):
-        kernel.COMPILED.normals(8, np.zeros(3, "<u8"), grid_normal.table().columns, np.zeros(2), np.zeros(3, np.int64))
 
 
 # Distances

@@ -77,6 +77,11 @@ def _spec(spec_json: dict[str, Any], **changes: Any) -> ZetaDpSgd:
     return ZetaDpSgd.model_validate({**spec_json, **asked})
 
 
+def _behind_fourier(*layers: dict[str, Any]) -> dict[str, Any]:
+    behind = [{"kind": "fourier"}, *layers, {"kind": "linear", "outputs": 3}]
+    return {"kind": "sequential", "numbers": "complex", "layers": behind, "head": "magnitude"}
+
+
 def _run(spec: TrainingSpec, workdir: Path, records: str, report: Callable[[TrainingEvent], None] = lambda _: None) -> RunReport:
     runtime = RuntimeSpec.model_validate({"microbatch_size": 8, "checkpoint_seconds": 0.0, "threads": 1, "records": records})
     return load_train(spec)(spec, spec.plan(), runtime, workdir, report=report, should_stop=lambda: False)
@@ -102,23 +107,8 @@ PUBLIC = {"kind": "public_held_out"}
             {"evaluation": {"kind": "private_accuracy", "noise_std": 5.0, "every_steps": 3}},
             {"clipping": {"kind": "per_layer"}, "audit": {"kind": "canaries", "canaries": 100}},
             {"augmentation": {"copies": 2, "phase": True}, "audit": {"kind": "canaries", "canaries": 100}},
-            {
-                "augmentation": {"copies": 2, "phase": True},
-                "model": {
-                    "kind": "sequential",
-                    "numbers": "complex",
-                    "layers": [{"kind": "fourier"}, {"kind": "dropout", "probability": 0.5}, {"kind": "linear", "outputs": 3}],
-                    "head": "magnitude",
-                },
-            },
-            {
-                "model": {
-                    "kind": "sequential",
-                    "numbers": "complex",
-                    "layers": [{"kind": "fourier"}, {"kind": "linear", "outputs": 3}],
-                    "head": "magnitude",
-                }
-            },
+            {"augmentation": {"copies": 2, "phase": True}, "model": _behind_fourier({"kind": "dropout", "probability": 0.5})},
+            {"model": _behind_fourier()},
         ],
         every=3,
     ),
