@@ -24,6 +24,7 @@ import numpy as np
 from benchmarks.memory import kibibytes
 from zetadp.app.kit.child_environment import child_environment
 from zetadp.mechanisms.base import Adjacency
+from zetadp.process import child_command
 from zetadp.trainer import RuntimeSpec, ZetaDpSgd
 from zetadp.trainer.data import ROOT_VARIABLE, DataRecipe, DataSetFacts, MriReconstruction, NamedDataSet, Uploaded
 from zetadp.trainer.data.base import piecewise_digest
@@ -80,7 +81,7 @@ def report(options: argparse.Namespace, folder: Path) -> Iterator[str]:
 
 def _trained(work: Path, records: str, limit: float | None) -> str:
     """Runs the training process to its end, and says what memory it had."""
-    command = [sys.executable, "-m", "zetadp.trainer.child", str(work), "--parent", str(os.getpid())]
+    command = child_command("zetadp.trainer.child", str(work))
     environment = child_environment(os.environ, Path(os.environ[ROOT_VARIABLE]), Path(os.environ[UPLOADED_VARIABLE]))
     begun, most, whole = time.monotonic(), 0, 0
     with (work / "events").open("wb") as events, (work / "errors").open("wb") as errors:

@@ -21,7 +21,7 @@ ROUNDS = 7
 STARTS = (
     ("command line, --help", ("-m", "zetadp", "--help"), 0.3),
     ("the service's application", ("-c", "from zetadp.app.main import create_app; create_app()"), 1.2),
-    ("training child, before its work", ("-m", "zetadp.trainer.child", "--help"), 2.0),
+    ("training child, before its work", ("-m", "zetadp.process", "zetadp.trainer.child", "--help"), 2.0),
 )
 """Name, arguments of the interpreter, and CPU seconds at most."""
 

@@ -1,6 +1,6 @@
 r"""The training process: one job, in a process that dies with the worker that started it.
 
-    python -m zetadp.trainer.child WORKDIR --parent PID
+    python -m zetadp.process zetadp.trainer.child WORKDIR --parent PID
 
 Reads ``WORKDIR/request.json``, writes one event per line on standard output, and ends with 0 (finished: model and ``result.json`` are
 written), 1 (failed: the last event says why), 3 (stopped on SIGTERM: continues from its checkpoint), 4 (the parent is gone), 5 (another
@@ -34,7 +34,8 @@ from zetadp.trainer.team_place import TeamPlace
 
 def main(arguments: list[str]) -> int:
     """Runs one request and returns the exit status; every other end goes through ``report_failure``."""
-    parser = argparse.ArgumentParser(prog="python -m zetadp.trainer.child", description="Train one job.")
+    sys.excepthook = report_failure
+    parser = argparse.ArgumentParser(prog="python -m zetadp.process zetadp.trainer.child", description="Train one job.")
     parser.add_argument("workdir", type=Path)
     parser.add_argument("--parent", type=int, required=True, help="id of the process that this one must not outlive")
     options = parser.parse_args(arguments)
@@ -114,8 +115,3 @@ def _say_nothing(_event: TrainingEvent) -> None:
 def _emit(event: TrainingEvent) -> None:
     sys.stdout.write(event.model_dump_json() + "\n")
     sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    sys.excepthook = report_failure
-    sys.exit(main(sys.argv[1:]))

@@ -1,6 +1,6 @@
 r"""A site's process: it holds the data and the ledger, and answers what comes over Flower or NVFLARE. It opens no port.
 
-    python -m zetadp.trainer.site SETTINGS [--parent PID]
+    python -m zetadp.process zetadp.trainer.site SETTINGS [--parent PID]
 
 It runs until SIGTERM or SIGINT, or until its parent is gone if it was told of one, and ends with 0. Messages come over a local socket that
 only this user can open: from one process of Flower's own environment, which connects to the coordinator and is started again whenever it
@@ -174,7 +174,7 @@ def _failed(error: Exception) -> None:
 
 def main(arguments: list[str]) -> int:
     """Runs the site and returns its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m zetadp.trainer.site", description="Take part in federated trainings.")
+    parser = argparse.ArgumentParser(prog="python -m zetadp.process zetadp.trainer.site", description="Take part in federated trainings.")
     parser.add_argument("settings", type=Path)
     parser.add_argument("--parent", type=int, help="id of the process that this one must not outlive")
     options = parser.parse_args(arguments)
@@ -195,7 +195,3 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"{error}\n")
         return 1
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

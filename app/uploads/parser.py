@@ -1,6 +1,6 @@
 r"""The reading process: inspects an uploaded file, or makes a data set from several. Files aren't trusted, so the kernel bounds it.
 
-    python -m zetadp.app.uploads.parser FOLDER --parent PID
+    python -m zetadp.process zetadp.app.uploads.parser FOLDER --parent PID
 
 Reads ``FOLDER/request.json`` and writes ``FOLDER/result.json``. Ends with 0, with 3 if memory didn't suffice, with 4 if its parent is
 gone, and with 1 or by a signal if a library failed on the file.
@@ -12,7 +12,6 @@ import argparse
 import os
 import resource
 import signal
-import sys
 from pathlib import Path
 from typing import ClassVar, final
 
@@ -105,7 +104,7 @@ def done(request: ReadingRequest) -> ReadingResult:
 
 def main(arguments: list[str]) -> int:
     """Handles one request and returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m zetadp.app.uploads.parser", description="Read uploaded files.")
+    parser = argparse.ArgumentParser(prog="python -m zetadp.process zetadp.app.uploads.parser", description="Read uploaded files.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--parent", type=int, required=True, help="process id that this one must not outlive")
     options = parser.parse_args(arguments)
@@ -130,7 +129,3 @@ def main(arguments: list[str]) -> int:
     unfinished.write_text(result.model_dump_json())
     unfinished.replace(folder / RESULT)
     return DONE
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

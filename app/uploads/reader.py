@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -23,6 +22,7 @@ from zetadp.app.uploads.data_set_definition import DataSetDefinition
 from zetadp.app.uploads.parser import REQUEST, RESULT, MadeArrays, ReadableFile, ReadingRequest, ReadingResult
 from zetadp.app.uploads.storage import private_folder
 from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.process import child_command
 from zetadp.trainer.data.formats import FILE, Contents, FormatName
 
 SCRATCH = ".reading"
@@ -79,7 +79,7 @@ class Reader:
     def _run(self, folder: Path) -> int:
         """The exit code of the process; the negative number of the signal that ended it."""
         process = subprocess.Popen(  # noqa: S603 (our own command line; nothing of a request is in it)
-            [sys.executable, "-m", "zetadp.app.uploads.parser", str(folder), "--parent", str(os.getpid())],
+            child_command("zetadp.app.uploads.parser", str(folder)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,  # libraries complain there, and may quote what they read

@@ -1,6 +1,6 @@
 r"""The calculating process: one calculation in its own process, so that cancelling can end it. It dies with its worker.
 
-    python -m zetadp.app.worker.calculator WORKDIR --parent PID
+    python -m zetadp.process zetadp.app.worker.calculator WORKDIR --parent PID
 
 Reads ``WORKDIR/request.json``, writes ``WORKDIR/result.json`` and ends with 0, or with 1 and a last event on standard output that says
 why there is no result. It has no checkpoints: if stopped, it starts from the beginning.
@@ -45,7 +45,7 @@ def carried_out(document: CalculationDocument) -> CalculationResult:
 
 def main(arguments: list[str]) -> int:
     """Carries out one calculation and returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m zetadp.app.worker.calculator", description="Run one calculation.")
+    parser = argparse.ArgumentParser(prog="python -m zetadp.process zetadp.app.worker.calculator", description="Run one calculation.")
     parser.add_argument("workdir", type=Path)
     parser.add_argument("--parent", type=int, required=True, help="id of the process that this one must not outlive")
     options = parser.parse_args(arguments)
@@ -72,7 +72,3 @@ def main(arguments: list[str]) -> int:
 def _emit(event: TrainingEvent) -> None:
     sys.stdout.write(event.model_dump_json() + "\n")
     sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

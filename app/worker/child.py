@@ -7,7 +7,6 @@ import os
 import queue
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -24,6 +23,7 @@ from zetadp.app.jobs.events import Logged
 from zetadp.app.kit.child_environment import child_environment
 from zetadp.app.worker.hardware import VISIBLE
 from zetadp.app.worker.log_lines import LogLines
+from zetadp.process import child_command
 from zetadp.trainer.specs.report import TrainingEvent
 from zetadp.trainer.team_place import TEAM_VARIABLE, TeamPlace
 
@@ -43,12 +43,12 @@ _log = structlog.get_logger()
 
 def training_command(workdir: Path) -> list[str]:
     """The command line of the child that trains."""
-    return [sys.executable, "-m", "zetadp.trainer.child", str(workdir), "--parent", str(os.getpid())]
+    return child_command("zetadp.trainer.child", str(workdir))
 
 
 def calculation_command(workdir: Path) -> list[str]:
     """The command line of the child that calculates."""
-    return [sys.executable, "-m", "zetadp.app.worker.calculator", str(workdir), "--parent", str(os.getpid())]
+    return child_command("zetadp.app.worker.calculator", str(workdir))
 
 
 def write_request(workdir: Path, document: JobDocument) -> None:

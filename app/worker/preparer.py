@@ -1,6 +1,6 @@
 r"""The preparing process: reads one training's data set, calibrates its noise and prices its plan. It dies with its worker.
 
-    python -m zetadp.app.worker.preparer --parent PID
+    python -m zetadp.process zetadp.app.worker.preparer --parent PID
 
 Reads a request on standard input, writes the answer on standard output and ends with 0, whether there is a plan or a reason why there is
 none. It releases nothing and leaves nothing behind but the facts of the data set, for the next one (``trainer/data/kept_facts.py``). It
@@ -81,7 +81,7 @@ def prepared(request: PreparingRequest) -> Prepared:
 
 def main(arguments: list[str]) -> int:
     """Answers one request and returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m zetadp.app.worker.preparer", description="Plan one training.")
+    parser = argparse.ArgumentParser(prog="python -m zetadp.process zetadp.app.worker.preparer", description="Plan one training.")
     parser.add_argument("--parent", type=int, required=True, help="id of the process that this one must not outlive")
     options = parser.parse_args(arguments)
     if not die_with_parent(options.parent, signal.SIGKILL):
@@ -99,7 +99,3 @@ def main(arguments: list[str]) -> int:
     with os.fdopen(answer, "w", encoding="utf-8") as out:
         out.write(found.model_dump_json())
     return DONE
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

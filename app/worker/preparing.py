@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -38,6 +37,7 @@ from zetadp.app.worker.log_lines import LogLines
 from zetadp.app.worker.memory import exceeds
 from zetadp.app.worker.preparer import DONE, Prepared, PreparingRequest
 from zetadp.mechanisms.errors import InvalidParameter, PrivacyError
+from zetadp.process import child_command
 from zetadp.trainer import AnyPlan
 from zetadp.trainer.data import Uploaded
 
@@ -54,7 +54,7 @@ PreparingCommand = Callable[[], list[str]]
 
 def preparing_command() -> list[str]:
     """The command line of the process that prepares."""
-    return [sys.executable, "-m", "zetadp.app.worker.preparer", "--parent", str(os.getpid())]
+    return child_command("zetadp.app.worker.preparer")
 
 
 @final

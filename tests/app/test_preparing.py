@@ -108,7 +108,7 @@ def test_the_process_itself_finds_the_plan_and_keeps_the_facts(of: Settings, dat
 @pytest.mark.slow  # likewise
 def test_a_process_of_nobodys_ends_at_once() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "zetadp.app.worker.preparer", "--parent", "1"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "zetadp.process", "zetadp.app.worker.preparer", "--parent", "1"], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (4, "")
 

@@ -22,6 +22,7 @@ from zetadp.app.certificates.issuing.issue import CertificateInput, issue_certif
 from zetadp.app.cli.federation import register
 from zetadp.app.cli.federation.rehearsal import free_port
 from zetadp.app.kit.settings import Settings
+from zetadp.process import child_command
 from zetadp.trainer.request import REQUEST, TrainingRequest
 from zetadp.trainer.sites.agreements import ledger_of
 from zetadp.trainer.sites.proposal import Proposal
@@ -118,7 +119,7 @@ class Federation:
         request = TrainingRequest(spec=self.spec, runtime=self.runtime, plan=self.proposal.plan)
         (work / REQUEST).write_text(request.model_dump_json())
         environment = os.environ | {FEDERATION_VARIABLE: str(self.folder / "coordinator.yaml")}
-        command = [sys.executable, "-m", "zetadp.trainer.child", str(work), "--parent", str(os.getpid())]
+        command = child_command("zetadp.trainer.child", str(work))
         with (self.folder / "coordinator.log").open("ab") as log:
             return subprocess.Popen(command, stdout=log, stderr=log, env=environment)
 

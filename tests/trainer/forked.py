@@ -29,11 +29,11 @@ class ForkedPopen:
     """In the place of ``subprocess.Popen`` where it starts a training that runs to its end: what it writes is there when it has ended.
 
     Args:
-      command: Python's; its fourth word is the folder of the training.
+      command: Python's; the folder of the training is named after the module.
     """
 
     def __init__(self, command: list[str], **_: Any) -> None:
-        folder = Path(command[3])
+        folder = Path(command[command.index("zetadp.trainer.child") + 1])
         self._command = Command(folder / "streams", str(folder), program=training)
         self.returncode = self._command.wait(PATIENCE_SECONDS)
         self.pid = os.getpid()  # whose memory is read, as that of any process

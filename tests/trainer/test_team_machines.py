@@ -6,7 +6,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Generator
 from pathlib import Path
@@ -19,6 +18,7 @@ from tests.app.forked import Command
 from tests.trainer.forked import training
 from tests.trainer.test_training_child import EVENT, PATIENCE_SECONDS
 from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.process import child_command
 from zetadp.trainer import RuntimeSpec, ZetaDpSgd
 from zetadp.trainer.engine.team import meeting
 from zetadp.trainer.engine.team.meeting import Meeting
@@ -59,7 +59,7 @@ def start(
     """One machine's process, in this network namespace; without a number it is the only one, with as many members."""
     environment = requested(workdir, spec, machine, at, host)
     inside = [] if where is None else ["ip", "netns", "exec", where]
-    command = [*inside, sys.executable, "-m", "zetadp.trainer.child", str(workdir), "--parent", str(os.getpid())]
+    command = [*inside, *child_command("zetadp.trainer.child", str(workdir))]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 

@@ -34,7 +34,7 @@ def _write_request(workdir: Path, spec: ZetaDpSgd) -> None:
 
 
 def _command(workdir: Path, parent: int) -> list[str]:
-    return [sys.executable, "-m", "zetadp.trainer.child", str(workdir), "--parent", str(parent)]
+    return [sys.executable, "-m", "zetadp.process", "zetadp.trainer.child", str(workdir), "--parent", str(parent)]
 
 
 def _start(workdir: Path, parent: int | None = None) -> subprocess.Popen[str]:

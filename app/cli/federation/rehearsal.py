@@ -7,7 +7,6 @@ import os
 import select
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,6 +21,7 @@ from zetadp.app.cli.console import Exit, clear_errors, fail, out, read_json
 from zetadp.app.kit.field_errors import field_errors, summary
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.numerics.rounding import text_up
+from zetadp.process import child_command
 from zetadp.trainer.data import data_set_facts
 from zetadp.trainer.recipes import recipe
 from zetadp.trainer.request import REQUEST, RESULT, TrainingRequest
@@ -149,7 +149,7 @@ def free_port() -> int:
 
 
 def _site_command(settings: Path) -> list[str]:
-    return [sys.executable, "-m", "zetadp.trainer.site", str(settings), "--parent", str(os.getpid())]
+    return child_command("zetadp.trainer.site", str(settings))
 
 
 @contextmanager
@@ -177,7 +177,7 @@ def _coordinate(folder: Path, proposal: Proposal, sites: Mapping[str, subprocess
     work.mkdir()
     request = TrainingRequest(spec=proposal.spec, runtime=RuntimeSpec(device="cpu", threads=1), plan=proposal.plan)
     (work / REQUEST).write_text(request.model_dump_json())
-    command = [sys.executable, "-m", "zetadp.trainer.child", str(work), "--parent", str(os.getpid())]
+    command = child_command("zetadp.trainer.child", str(work))
     environment = os.environ | {FEDERATION_VARIABLE: str(folder / f"{COORDINATOR}.yaml")}
     watch = _Watch(sites, folder / SITES_LOG)
     reason = f"its process ended; {folder / 'coordinator.log'} says why"

@@ -47,7 +47,7 @@ def site(settings: SettingsFile) -> None:
     """Run a site: load its data, connect to the coordinator, answer the rounds that were agreed to. It opens no port."""
     with _read(settings):
         # The same process from here on, so that whoever supervises it sees one.
-        os.execv(sys.executable, [sys.executable, "-m", "zetadp.trainer.site", str(settings)])  # noqa: S606 (our own command line)
+        os.execv(sys.executable, [sys.executable, "-m", "zetadp.process", "zetadp.trainer.site", str(settings)])  # noqa: S606 (our own command line)
 
 
 def status(settings: SettingsFile) -> None:

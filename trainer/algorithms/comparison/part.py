@@ -2,12 +2,10 @@ r"""One training of a comparison in a separate process, so that its time and mem
 
 from __future__ import annotations
 
-import os
 import queue
 import re
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import IO, Annotated, final
 from pydantic import Field, Strict, TypeAdapter, ValidationError
 
 from zetadp.mechanisms.base import Value
+from zetadp.process import child_command
 from zetadp.trainer.durable import write_atomically
 from zetadp.trainer.engine.checkpoint import checkpointed_step
 from zetadp.trainer.engine.run import CHECKPOINT
@@ -84,7 +83,7 @@ def run_part(
         for left in (RESULT, MEASURED):
             (folder / left).unlink(missing_ok=True)
     write_atomically(folder / REQUEST, request.model_dump_json().encode())
-    command = [sys.executable, "-m", "zetadp.trainer.child", str(folder), "--parent", str(os.getpid())]
+    command = child_command("zetadp.trainer.child", str(folder))
     with (folder / LOG).open("ab") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)  # noqa: S603 (our own line)
     assert process.stdout is not None  # stdout=PIPE
