@@ -1,5 +1,6 @@
 """The command ``zetadp``, which is also ``python -m zetadp`` and, in a checkout, ``python -m app``."""
 
+import atexit
 import gc
 import os
 import sys
@@ -8,10 +9,16 @@ import sys
 # is a tenth of the time of a start.
 gc.set_threshold(50_000)
 
-# A verification's vectors are too short for several threads: waiting for each other takes them a sixth of its processor time. Children of
-# other commands inherit this environment and may have use for threads.
+# A verification's vectors are too short for several threads: waiting for each other takes them a sixth of its processor time. Nor does it
+# need plug-ins of Pydantic, which looks for some in everything that is installed, or most validators. Children of other commands inherit
+# this environment and may have use for all of it. One verification makes too little garbage to look for, and the last look, before the
+# process ends, would take a fifth of a second: nothing of what it has is left to be closed.
 if sys.argv[1:2] == ["verify"]:
+    gc.set_threshold(300_000)
+    atexit.register(gc.freeze)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    os.environ["_ZETADP_DEFER_VALIDATORS"] = "1"
 
 from zetadp.app.cli import main  # noqa: E402
 

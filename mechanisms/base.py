@@ -3,7 +3,9 @@ r"""Values, sensitivities and the abstract mechanism that everything else builds
 from __future__ import annotations
 
 import math
+import os
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal, Self, final
@@ -56,6 +58,11 @@ Extended = Annotated[
 """A real number or an infinity, written ``"Infinity"`` in JSON."""
 
 
+DEFERRED = "_ZETADP_DEFER_VALIDATORS" in os.environ
+"""Whether a kind of value gets its validator when the first one is made, and not with its class. A command that needs few of several
+hundred kinds starts in half of the time; the web framework would build the others again for every route."""
+
+
 def is_absent(value: object) -> bool:
     """Whether a field is empty (None or an empty tuple) and left out of JSON."""
     return value is None or value == ()
@@ -64,7 +71,20 @@ def is_absent(value: object) -> bool:
 class Value(BaseModel):
     """A frozen value with an exact JSON form: the domain object, the REST schema and the stored form in one."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings", allow_inf_nan=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings", allow_inf_nan=True, defer_build=DEFERRED)
+
+    @classmethod
+    def model_rebuild(
+        cls,
+        *,
+        force: bool = False,
+        raise_errors: bool = True,
+        _parent_namespace_depth: int = 0,
+        _types_namespace: Mapping[str, Any] | None = None,
+    ) -> bool | None:
+        """As Pydantic's, which reads names in annotations as the caller's first: whoever makes the first one may have an ``Event`` too."""
+        del _parent_namespace_depth
+        return super().model_rebuild(force=force, raise_errors=raise_errors, _parent_namespace_depth=0, _types_namespace=_types_namespace)
 
 
 class Adjacency(StrEnum):

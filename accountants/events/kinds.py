@@ -13,7 +13,7 @@ from pydantic import Field, Strict, model_validator
 
 from zetadp.accountants.leaf import Leaf
 from zetadp.mechanisms import AnyAccounted
-from zetadp.mechanisms.base import Adjacency, Count, PrivacyUnit, Probability, Value
+from zetadp.mechanisms.base import DEFERRED, Adjacency, Count, PrivacyUnit, Probability, Value
 from zetadp.mechanisms.declared.runs import AnyRuns
 from zetadp.mechanisms.errors import IncompatibleEvent, InvalidParameter
 from zetadp.mechanisms.numerics.rounding import rounded_up
@@ -271,8 +271,9 @@ class NonPrivate(Value):
 Sampled: TypeAlias = PoissonSampled | TruncatedPoissonSampled | FixedSizeSampled | RandomlyAllocated | Shuffled | RandomlyWeighted
 Event = Annotated[Release | Sampled | Grouped | Repeated | RepeatedAndSelected | Composed | NonPrivate, Field(discriminator="kind")]
 
-for _model in (*get_args(Sampled), Grouped, Repeated, RepeatedAndSelected, Composed):
-    _model.model_rebuild()
+if not DEFERRED:
+    for _model in (*get_args(Sampled), Grouped, Repeated, RepeatedAndSelected, Composed):
+        _model.model_rebuild()
 
 
 def depth(event: Event) -> int:

@@ -2,6 +2,7 @@ r"""What a start imports: a module of seconds that isn't needed yet slows every 
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -64,8 +65,21 @@ def test_verifying_imports_nothing_that_only_other_commands_need(envelope: bytes
         "try: main()\nexcept SystemExit as left: assert not left.code"
     )
     heavy = {"httpx2", "jinja2", "yaml", "limits", "pydantic_settings", "sqlalchemy", "fastapi", "torch", "reportlab", "rfc3161_client"}
+    heavy |= {"joserfc", "securesystemslib", "cryptography.x509", "PIL"}
     assert "zetadp.app.certificates.verification.recomputation" in loaded
     assert sorted(loaded & heavy) == []
+
+
+def test_a_kind_of_value_whose_validator_comes_late_reads_names_as_its_own_module_does() -> None:
+    # The caller's own Event is another one.
+    code = (
+        "from threading import Event\nimport zetadp\nnoise = zetadp.Gaussian(std=1.0, sensitivity=zetadp.Sensitivity(l2=1.0, "
+        "adjacency='add_remove', unit='record'))\n"
+        "print(zetadp.Repeated(count=2, event=zetadp.Release(mechanism=noise)).event.kind, zetadp.Composed.__pydantic_complete__)"
+    )
+    late = os.environ | {"_ZETADP_DEFER_VALIDATORS": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=late, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == "release False\n"
 
 
 @pytest.mark.parametrize("module", thinned(LISTED, every=4))

@@ -2,7 +2,7 @@ r"""The registry of data sets, without torch. To add one, write a module with a 
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Annotated, get_args
 
 from pydantic import Field, TypeAdapter
@@ -54,7 +54,10 @@ DataSpec = Annotated[
 ]
 READERS: tuple[type[DataRecipe], ...] = get_args(get_args(DataSpec)[0])
 
-_SPECS: TypeAdapter[DataSpec] = TypeAdapter(DataSpec)
+
+@cache
+def _specs() -> TypeAdapter[DataSpec]:
+    return TypeAdapter(DataSpec)
 
 
 def data_set_facts(spec: DataRecipe) -> DataSetFacts:
@@ -74,7 +77,7 @@ def data_set_facts(spec: DataRecipe) -> DataSetFacts:
 
 @lru_cache(maxsize=64)
 def _facts(spec_text: str, before: tuple[Stamp, ...]) -> DataSetFacts:
-    spec = _SPECS.validate_json(spec_text)
+    spec = _specs().validate_json(spec_text)
     if (kept := kept_facts.found(spec_text, before)) is not None:
         return kept
     stored = spec.on_disk()

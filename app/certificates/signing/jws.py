@@ -10,17 +10,17 @@ import base64
 import binascii
 import re
 from dataclasses import dataclass
-from typing import Annotated, Literal, Self, final
+from typing import TYPE_CHECKING, Annotated, Literal, Self, final
 
-from joserfc import jws
-from joserfc.errors import JoseError
-from joserfc.jwk import OKPKey
 from pydantic import StringConstraints, ValidationError
 
 from zetadp.app.certificates.signing.canonical import canonical_json
 from zetadp.app.certificates.signing.envelope import MAXIMUM_BYTES
 from zetadp.app.certificates.signing.keys import KeyText, PublicKey, SigningKey
 from zetadp.mechanisms.base import Value
+
+if TYPE_CHECKING:
+    from joserfc import jws
 
 MEDIA_TYPE = "application/jose"
 ALGORITHM = "Ed25519"
@@ -85,6 +85,9 @@ class CompactJws:
 
     def is_signed_by(self, key: PublicKey) -> bool:
         """Whether this key signed header and content."""
+        from joserfc import jws
+        from joserfc.errors import JoseError
+
         try:
             jws.deserialize_compact(self.text, key.jwk, registry=_registry())
         except JoseError:
@@ -94,6 +97,9 @@ class CompactJws:
 
 def sign(payload: bytes, kind: str, content_type: str, key: SigningKey) -> bytes:
     """The compact JWS, ending in a newline. The same bytes every time: Ed25519 has no randomness."""
+    from joserfc import jws
+    from joserfc.jwk import OKPKey
+
     header = Header(alg=ALGORITHM, cty=content_type, kid=key.public.kid, typ=kind)
     # The library writes a header in the order that it is given, and ours is that of the canonical form.
     fields = dict(sorted(header.model_dump().items()))
@@ -101,6 +107,8 @@ def sign(payload: bytes, kind: str, content_type: str, key: SigningKey) -> bytes
 
 
 def _registry() -> jws.JWSRegistry:
+    from joserfc import jws
+
     registry = jws.JWSRegistry(algorithms=[ALGORITHM])
     registry.max_payload_length = MAXIMUM_BYTES
     return registry

@@ -7,6 +7,8 @@ name. Nothing of this is cached: another process's rotation or revocation counts
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
 import re
 import stat
@@ -15,17 +17,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Self, final
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
-from joserfc.jwk import OKPKey
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from pydantic import Field, StringConstraints, model_validator
-from securesystemslib.signer import CryptoSigner, SSlibKey  # pyright: ignore[reportPrivateImportUsage]
 
 from zetadp.app.certificates.errors import SigningKeyUnusable
 from zetadp.mechanisms.base import Value
 from zetadp.mechanisms.errors import InvalidParameter
 
+# Whoever only verifies waits for neither library of those who sign.
 if TYPE_CHECKING:
+    from joserfc.jwk import OKPKey
+    from securesystemslib.signer import CryptoSigner  # pyright: ignore[reportPrivateImportUsage]
+
     from zetadp.app.kit.settings import Settings
 
 # 32 bytes in base64url: 42 free characters and one that holds 4 bits, so that each key has one text only.
@@ -56,24 +60,29 @@ class PublicKey(Value):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if (expected := self.jwk.thumbprint()) != self.kid:
+        if (expected := _thumbprint(self.x)) != self.kid:
             raise InvalidParameter("kid", f"the key's own thumbprint {expected!r}", self.kid)
         return self
 
     @property
     def jwk(self) -> OKPKey:
         """The key as the JOSE library wants it."""
+        from joserfc.jwk import OKPKey
+
         return OKPKey.import_key({"kty": self.kty, "crv": self.crv, "x": self.x})
 
     @property
     def raw(self) -> bytes:
         """Its 32 bytes."""
-        return self.jwk.public_key.public_bytes_raw()
+        return base64.urlsafe_b64decode(self.x + "=")
 
-    @property
-    def verifier(self) -> SSlibKey:
-        """The key as the signature library wants it."""
-        return SSlibKey.from_crypto(self.jwk.public_key, keyid=self.kid)
+    def has_signed(self, signature: bytes, content: bytes) -> bool:
+        """Whether this key's owner signed these bytes."""
+        try:
+            Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, content)
+        except InvalidSignature:
+            return False
+        return True
 
 
 @final
@@ -98,6 +107,8 @@ class SigningKey:
     @property
     def signer(self) -> CryptoSigner:
         """The key as the signature library wants it."""
+        from securesystemslib.signer import CryptoSigner, SSlibKey  # pyright: ignore[reportPrivateImportUsage]
+
         return CryptoSigner(self.private, SSlibKey.from_crypto(self.private.public_key(), keyid=self.public.kid))
 
 
@@ -176,6 +187,8 @@ def _files(settings: Settings) -> list[Path]:
 
 def _create(path: Path) -> None:
     """Write a new key at ``path``, unless another process was first: then its key stays and ours is dropped."""
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
     write_once(path, Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
 
 
@@ -197,6 +210,8 @@ def write_once(path: Path, content: bytes) -> bool:
 
 
 def _load(path: Path) -> Ed25519PrivateKey:
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
     if (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077:
         raise SigningKeyUnusable(str(path), f"other users may read it (mode {mode:04o}); it must be 0600")
     try:
@@ -214,5 +229,14 @@ def _signing_key(path: Path) -> SigningKey:
 
 
 def _public(private: Ed25519PrivateKey) -> PublicKey:
-    key = OKPKey.import_key(private.public_key())
-    return PublicKey(x=str(key.as_dict(private=False)["x"]), kid=key.thumbprint())
+    x = _text(private.public_key().public_bytes_raw())
+    return PublicKey(x=x, kid=_thumbprint(x))
+
+
+def _thumbprint(x: str) -> str:
+    # RFC 7638: the digest of the required members, in this order (RFC 8037).
+    return _text(hashlib.sha256(f'{{"crv":"Ed25519","kty":"OKP","x":"{x}"}}'.encode()).digest())
+
+
+def _text(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).decode().rstrip("=")

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
 
 from zetadp.mechanisms.errors import InvalidParameter
 
@@ -23,6 +22,8 @@ def picture(path: Path, side: int) -> NDArray[np.uint8]:
     Raises:
       InvalidParameter: it isn't a JPEG or PNG file, is damaged, or has more than ``MOST_PIXELS`` pixels.
     """
+    from PIL import Image, UnidentifiedImageError  # not needed by whoever only reads a spec
+
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, Self, cast, final
 
 from pydantic import Field, Strict, TypeAdapter, ValidationError, model_validator
@@ -24,8 +25,15 @@ from zetadp.trainer.specs.report import HeldOut
 
 MOST_RUNS = 256
 
-_PART: TypeAdapter[AnyPartSpec] = TypeAdapter(AnyPartSpec)
-_NAME: TypeAdapter[str] = TypeAdapter(PartName)
+
+@cache
+def _part() -> TypeAdapter[AnyPartSpec]:
+    return TypeAdapter(AnyPartSpec)
+
+
+@cache
+def _name() -> TypeAdapter[str]:
+    return TypeAdapter(PartName)
 
 
 @final
@@ -146,14 +154,14 @@ class Comparison(TrainingSpec):
             yield spec, None
             return
         for epsilon in self.epsilons:
-            yield _PART.validate_python(_with_epsilon(document, epsilon)), epsilon
+            yield _part().validate_python(_with_epsilon(document, epsilon)), epsilon
 
     def _seeded(self, spec: AnyPartSpec, name: str) -> AnyPartSpec:
         if self.seed is None:
             return spec
         digest = hashlib.sha256(f"zetadp comparison {name} {self.seed}".encode()).digest()
         seed = int.from_bytes(digest[:8], "big") >> 11  # as large as a seed may be
-        return _PART.validate_python(spec.model_dump(mode="json") | {"reproducible": True, "seed": seed})
+        return _part().validate_python(spec.model_dump(mode="json") | {"reproducible": True, "seed": seed})
 
     def check_request(self) -> None:
         for part in self.parts:
@@ -202,7 +210,7 @@ def _check_names(names: Sequence[str]) -> None:
     """Checks the names of all runs, which are also file names. Raises InvalidParameter."""
     for name in names:
         try:
-            _NAME.validate_python(name)
+            _name().validate_python(name)
         except ValidationError:
             raise InvalidParameter(
                 "parts", "given short names (at most 64 characters including the suffixes for budget and repetition)", name

@@ -6,6 +6,7 @@ What is stored, planned and certified is a ``sequential`` model: its description
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cache
 from typing import Annotated, Literal, final
 
 from pydantic import BeforeValidator, Field, Strict, TypeAdapter
@@ -156,12 +157,16 @@ Written = Annotated[
     Field(discriminator="kind"),
 ]
 """How a network may be written in a request."""
-WRITTEN: TypeAdapter[Written] = TypeAdapter(Written)
+
+
+@cache
+def _written() -> TypeAdapter[Written]:
+    return TypeAdapter(Written)
 
 
 def in_layers(asked: object) -> object:
     """The layers that a named network stands for; any other network as it is. Raises ValidationError, InvalidParameter."""
-    found = WRITTEN.validate_python(asked)
+    found = _written().validate_python(asked)
     return found.network() if isinstance(found, NamedNetwork) else found
 
 
