@@ -162,6 +162,8 @@ class Settings(BaseSettings):
       keep_noise_keys: whether each training's noise follows from a secret key that its plan is committed to, and that is kept: an auditor
         who is given it can repeat the run (``zetadp rerun``). The guarantee doesn't hold against anybody who has it.
       keep_noise_keys_days: how long such a key is kept after its job's end; then it is deleted, and nobody can repeat the run.
+      tpm: the machine's TPM 2.0 that workers ask for a quote in each certificate: a device that shares it (``/dev/tpmrm0``), or another way
+        in which tpm2-tools reach it. All certificates with quotes of one TPM show that they are from one machine. None is asked if absent.
       policy: a YAML file that says which trainings are accepted; one that can't meet it is refused before it runs, with the field and the
         reason. Without it every training is accepted.
       tenant_jobs: how many jobs of one tenant may be unfinished at a time, calculations included.
@@ -245,6 +247,7 @@ class Settings(BaseSettings):
     least_witnesses: Annotated[int, Field(ge=0, le=31)] = 0
     keep_noise_keys: bool = False
     keep_noise_keys_days: Days = 365.0
+    tpm: Annotated[str, Field(min_length=1, max_length=400)] | None = None
     policy: Path | None = None
     tenant_jobs: Annotated[int, Field(ge=1, le=10**9)] = 20_000
     upload_bytes: Annotated[int, Field(ge=1, le=2**40)] = 2 * 2**30

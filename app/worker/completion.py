@@ -7,15 +7,19 @@ from datetime import datetime
 from pathlib import Path
 from typing import final
 
+import structlog
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from zetadp.app.certificates.errors import CertificateRefused, SigningKeyRevoked, SigningKeyUnusable
 from zetadp.app.certificates.facts.announced import AnnouncedFacts
 from zetadp.app.certificates.facts.statement import CODE_MANIFEST, SPEC_FILE
+from zetadp.app.certificates.facts.tpm import TpmQuote
 from zetadp.app.certificates.issuing.issue import CertificateInput, issue_certificate, spec_file
+from zetadp.app.certificates.issuing.tpm import TpmSilent, quoted
+from zetadp.app.certificates.log.service import head_of
 from zetadp.app.certificates.log.storing import store_certificate
-from zetadp.app.certificates.signing.digests import code_manifest, sha256_of_file
+from zetadp.app.certificates.signing.digests import code_manifest, sha256_of, sha256_of_file
 from zetadp.app.jobs.attempts import Attempt, Attempts
 from zetadp.app.jobs.calculation import CalculationResult
 from zetadp.app.jobs.document import TrainingDocument
@@ -30,6 +34,7 @@ from zetadp.trainer.specs.report import RunReport
 CERTIFICATE_FILE = "certificate.json"
 SIGNED_AGAIN = 5
 """How often a certificate is signed again if its key is revoked before it is stored."""
+_log = structlog.get_logger()
 
 
 @final
@@ -85,7 +90,8 @@ def complete_training(
     folder = place.folder / ARTIFACTS
     trained = _trained_files(folder)
     finished = now()
-    envelope = _certificate(attempt, document, report, trained, finished, settings, announced)
+    quote = tpm_quote(attempts, settings, announced)
+    envelope = _certificate(attempt, document, report, trained, finished, settings, announced, quote)
     _replace(folder / SPEC_FILE, spec_file(document.spec))
     _replace(folder / CODE_MANIFEST, code_manifest())
     # Digests are taken before the transaction: a large model takes a while, and the write lock is everyone's.
@@ -103,7 +109,7 @@ def complete_training(
         try:
             return attempts.succeed(attempt, store)
         except SigningKeyRevoked:  # between signing and storing; the newest key that is left signs
-            envelope = _certificate(attempt, document, report, trained, finished, settings, announced)
+            envelope = _certificate(attempt, document, report, trained, finished, settings, announced, quote)
     raise RunRefused(f"the signing key was revoked {SIGNED_AGAIN} times while this was being certified; no certificate could be signed")
 
 
@@ -117,6 +123,18 @@ def _report(workdir: Path) -> RunReport:
         raise RunRefused(f"training left a report that can't be read (field {field!r})") from error
 
 
+def tpm_quote(attempts: Attempts, settings: Settings, announced: AnnouncedFacts | None) -> TpmQuote | None:
+    """The TPM's, where one is to be asked. A certificate without it claims nothing of it, so a silent TPM ends no job."""
+    if settings.tpm is None or announced is None:
+        return None
+    head = attempts.reading(lambda session: head_of(session, settings, announced.head_size))
+    try:
+        return quoted(settings.tpm, sha256_of(code_manifest()), head.text)
+    except TpmSilent as silent:
+        _log.warning("tpm_silent", reason=str(silent))
+        return None
+
+
 def _certificate(
     attempt: Attempt,
     document: TrainingDocument,
@@ -125,6 +143,7 @@ def _certificate(
     finished: datetime,
     settings: Settings,
     announced: AnnouncedFacts | None,
+    quote: TpmQuote | None,
 ) -> bytes:
     given = CertificateInput(
         job_id=attempt.job_id,
@@ -138,6 +157,7 @@ def _certificate(
         attempts=attempt.number,
         ledger=attempt.charge,
         announced=announced,
+        tpm=quote,
     )
     try:
         return issue_certificate(given, settings)

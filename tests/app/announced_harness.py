@@ -130,6 +130,11 @@ class Announcing:
         self.database.migrate()
 
     @property
+    def attempts(self) -> Unfenced:
+        """Its attempts."""
+        return Unfenced(self.database)
+
+    @property
     def newest(self) -> str:
         """The job that was made last."""
         return f"announced-{self._jobs}"

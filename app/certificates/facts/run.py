@@ -12,6 +12,7 @@ from zetadp.app.certificates.errors import CertificateRefused
 from zetadp.app.certificates.facts.announced import AnnouncedFacts
 from zetadp.app.certificates.facts.ledger_entry import LedgerFacts
 from zetadp.app.certificates.facts.planned import differences, has_counts, model_files
+from zetadp.app.certificates.facts.tpm import TpmQuote
 from zetadp.mechanisms import InvalidParameter, RandomOrigin
 from zetadp.trainer import AnyPlan, AnyTrainingSpec, OwnModule, RuntimeSpec
 from zetadp.trainer.data import DataSetFacts
@@ -39,6 +40,7 @@ class CertificateInput:
       attempts: how often a worker started the job; >= 1.
       ledger: the entry that reserved the plan; None without a ledger.
       announced: where the plan was logged before the first step; None where it wasn't.
+      tpm: what the machine's TPM signed; None where none was asked.
     """
 
     job_id: str
@@ -52,6 +54,7 @@ class CertificateInput:
     attempts: int
     ledger: LedgerFacts | None = None
     announced: AnnouncedFacts | None = None
+    tpm: TpmQuote | None = None
 
     @property
     def protects_users(self) -> bool:

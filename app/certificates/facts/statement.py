@@ -27,6 +27,7 @@ from zetadp.app.certificates.facts.decimals import DecimalText, SignedDecimalTex
 from zetadp.app.certificates.facts.errata import known_row
 from zetadp.app.certificates.facts.guarantee import Guarantee, Words
 from zetadp.app.certificates.facts.ledger_entry import LedgerFacts
+from zetadp.app.certificates.facts.tpm import TpmQuote
 from zetadp.app.certificates.facts.wording import ArithmeticName
 from zetadp.mechanisms import RandomOrigin
 from zetadp.mechanisms.base import Count, Tally, Value, is_absent
@@ -237,6 +238,7 @@ class PrivacyCertificate(Value):
       parts: of a comparison, in the plan's order; else absent.
       errata: rows of the errata that apply.
       announced: where the plan was logged before the first step; absent where it wasn't.
+      tpm: what the machine's TPM signed; absent where none was asked.
       ledger: the budget entry that paid for the run; absent without a ledger.
     Raises:
       ValidationError: parts of other names than the plan's, or in another order.
@@ -250,6 +252,7 @@ class PrivacyCertificate(Value):
     run: RunFacts
     environment: Environment
     announced: Annotated[AnnouncedFacts | None, Field(exclude_if=is_absent)] = None
+    tpm: Annotated[TpmQuote | None, Field(exclude_if=is_absent)] = None
     ledger: Annotated[LedgerFacts | None, Field(exclude_if=is_absent)] = None
     errata: Rows
 

@@ -66,6 +66,7 @@ def predicate_of(given: CertificateInput, facts: DataSetFacts) -> PrivacyCertifi
             training_seconds=round(report.training_seconds),
         ),
         announced=given.announced,
+        tpm=given.tpm,
         ledger=given.ledger,
         errata=_rows(given, facts),
     )

@@ -15,7 +15,7 @@ from zetadp.app.certificates.log.cosignatures import cosignatures_on
 from zetadp.app.certificates.log.entries import certificate_entry
 from zetadp.app.certificates.log.merkle_proofs import InclusionProof, ProofRefused, Proofs, check_inclusion, read_proof
 from zetadp.app.certificates.log.notes import Note, NoteRefused
-from zetadp.app.certificates.log.plan_evidence import check_plan_logged, check_time_stamps
+from zetadp.app.certificates.log.plan_evidence import check_plan_logged, check_time_stamps, check_tpm_quote
 from zetadp.app.certificates.log.revocation_list import Reason, Revocation, RevocationList, RevocationsRefused, read_revocations
 from zetadp.app.certificates.log.trust import NOBODY, Trust
 from zetadp.app.certificates.signing.keys import PublicKeySet
@@ -80,6 +80,7 @@ def check_evidence(signed: Signed, keys: PublicKeySet, evidence: Evidence, trust
     yield failed(WITNESSES, missing) if missing else _check_witnesses(proofs, signed.announced, trust)
     plan_head, planned = check_plan_logged(signed.statement, keys, proofs, revoked, head)
     yield planned
+    yield from check_tpm_quote(signed.statement, plan_head)
     yield check_time_stamps(signed.statement.predicate, proofs, plan_head, trust)
 
 

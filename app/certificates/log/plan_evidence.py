@@ -5,22 +5,26 @@ That training began only after its plan was logged no file shows: it is the sign
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from zetadp.app.certificates.facts.announced import AnnouncedFacts
 from zetadp.app.certificates.facts.phrases import so_many
 from zetadp.app.certificates.facts.report import Check, failed, not_checked, outcome, passed
-from zetadp.app.certificates.facts.statement import PrivacyCertificate, Statement
+from zetadp.app.certificates.facts.statement import CODE_MANIFEST, PrivacyCertificate, Statement
+from zetadp.app.certificates.facts.tpm import NOT_VOUCHED, TpmQuote, qualifying_data
 from zetadp.app.certificates.log.checkpoint import LogHead
 from zetadp.app.certificates.log.entries import plan_entry, plan_statement_of
 from zetadp.app.certificates.log.merkle_proofs import InclusionProof, ProofRefused, Proofs, check_inclusion
 from zetadp.app.certificates.log.revocation_list import RevocationList
 from zetadp.app.certificates.log.time_stamps import Stamp, StampRefused, check_stamp, of_different_signers
 from zetadp.app.certificates.log.trust import Trust
+from zetadp.app.certificates.signing.digests import sha256_of
 from zetadp.app.certificates.signing.keys import PublicKeySet
+from zetadp.app.certificates.signing.tpm_quotes import Quote, QuoteRefused
 
-PLAN_LOGGED, TIME_STAMPS = "plan_logged", "time_stamps"
+PLAN_LOGGED, TIME_STAMPS, TPM_QUOTE = "plan_logged", "time_stamps", "tpm_quote"
 """Names of the checks."""
 CLOCKS_APART = timedelta(seconds=120)
 """What two honest clocks may differ by."""
@@ -65,6 +69,35 @@ def _proved(statement: Statement, announced: AnnouncedFacts, proof: str, keys: P
     if ended is not None:  # whoever has it could sign any head of that size
         raise ProofRefused(f"the head is signed by {key.kid}, which was revoked as {ended.reason.value}: get new proofs")
     return head
+
+
+def quote_of(facts: TpmQuote) -> Quote:
+    """Its parts, unchecked."""
+    return Quote(*(base64.b64decode(part) for part in (facts.key, facts.registers, facts.attested, facts.signature)))
+
+
+def check_tpm_quote(statement: Statement, head: LogHead | None) -> Iterator[Check]:
+    r"""Checks the TPM's quote, if the certificate has one, on the code that it names and on the head that the plan is under.
+
+    Args:
+      head: that head, if it is proved.
+    """
+    found = statement.predicate.tpm
+    if found is None:
+        return
+    code = next((subject.digest.sha256 for subject in statement.subject if subject.name == CODE_MANIFEST), "")
+    quote = quote_of(found)
+    try:
+        if statement.predicate.announced is None:
+            raise QuoteRefused("it names a head of the log, and the plan wasn't logged")
+        if head is not None and sha256_of(head.text.encode()) != found.head:
+            raise QuoteRefused("the head that it names isn't the one that the plan is under")
+        quote.check(qualifying_data(code, found.head))
+    except QuoteRefused as refused:
+        yield failed(TPM_QUOTE, f"the TPM's quote doesn't hold: {refused}")
+        return
+    of = "the head that its plan is under" if head is not None else "a head of the log (that its plan is under it isn't proved)"
+    yield passed(TPM_QUOTE, f"the key {quote.key_name} signed the code's digest, {of} and the registers' values; {NOT_VOUCHED}")
 
 
 def check_time_stamps(certificate: PrivacyCertificate, proofs: Proofs | None, head: LogHead | None, trust: Trust) -> Check:

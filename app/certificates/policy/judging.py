@@ -13,7 +13,7 @@ from zetadp.app.certificates.facts.report import Check, PolicyVerdict, Rule, Sta
 from zetadp.app.certificates.facts.statement import PrivacyCertificate
 from zetadp.app.certificates.facts.wording import EXACT, variates
 from zetadp.app.certificates.log.evidence import WITNESSES
-from zetadp.app.certificates.log.plan_evidence import PLAN_LOGGED, TIME_STAMPS
+from zetadp.app.certificates.log.plan_evidence import PLAN_LOGGED, TIME_STAMPS, TPM_QUOTE, quote_of
 from zetadp.app.certificates.policy.schema import Policy
 from zetadp.mechanisms import RandomOrigin
 from zetadp.trainer import AnyPlan, AnyTrainingSpec
@@ -76,6 +76,7 @@ def verdict_on(policy: Policy, certificate: PrivacyCertificate, checks: Sequence
     rules = (
         *_rules(policy, judged),
         *_proved(policy, outcomes, said),
+        *_quoted(policy, certificate, outcomes),
         *_earlier(policy, certificate, outcomes),
         *_checks(policy, outcomes),
     )
@@ -215,6 +216,19 @@ def _proved(policy: Policy, outcomes: dict[str, Status], said: dict[str, str]) -
     if policy.time_stamps is not None:
         required = f"stamps by at least {policy.time_stamps.least} of {len(policy.time_stamps.authorities)} authorities"
         yield _rule("time_stamps", required, said.get(TIME_STAMPS, "none"), outcomes.get(TIME_STAMPS) is Status.PASSED)
+
+
+def _quoted(policy: Policy, certificate: PrivacyCertificate, outcomes: dict[str, Status]) -> Iterator[Rule]:
+    if not policy.tpm_keys:
+        return
+    required, found = f"a quote by one of {len(policy.tpm_keys)} known keys, on the head that its plan is proved to be under", "none"
+    is_met = False
+    if certificate.tpm is not None:
+        name = quote_of(certificate.tpm).key_name
+        # Without the plan's proof the quote is on a head that only the certificate names.
+        is_proved = outcomes.get(TPM_QUOTE) is Status.PASSED and outcomes.get(PLAN_LOGGED) is Status.PASSED
+        found, is_met = f"by the key {name}{'' if is_proved else ', unproved'}", is_proved and name in policy.tpm_keys
+    yield _rule("tpm_keys", required, found, is_met)
 
 
 def _earlier(policy: Policy, certificate: PrivacyCertificate, outcomes: dict[str, Status]) -> Iterator[Rule]:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, final
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
 from zetadp.app.certificates.facts.decimals import DecimalText, fraction
+from zetadp.app.certificates.facts.statement import Sha256
 from zetadp.app.certificates.log.notes import COSIGNATURE, NoteKey, NoteRefused
 from zetadp.app.certificates.log.time_stamps import StampRefused, check_authority
 from zetadp.app.certificates.log.trust import Trust
@@ -116,6 +117,8 @@ class Policy(Value):
       time_stamps: at least so many of these authorities stamped the time on the log's head with the plan in it; absent: none is asked for.
       witnesses: at least so many of these witnesses of logs signed the heads that plan and certificate are under; absent: none is asked
         for.
+      tpm_keys: one of the keys with these names, which ``verify`` prints, gave a TPM's quote on the code and on the head that the plan is
+        under, as is proved. Whether such a key is in a TPM is known to whoever wrote down its name; absent: no quote is asked for.
       most_earlier_runs: how many trainings of the same data set its service may have planned before, at most, by a number that is proved to
         be in the log; absent: any number.
       checks: checks that must have passed; without this, one that couldn't be made for want of a file is accepted. ``log``,
@@ -137,6 +140,7 @@ class Policy(Value):
     plan_logged: Demand = "any"
     time_stamps: Annotated[TimeStamps | None, Field(exclude_if=is_absent)] = None
     witnesses: Annotated[Witnesses | None, Field(exclude_if=is_absent)] = None
+    tpm_keys: Annotated[tuple[Sha256, ...], Field(max_length=1000, exclude_if=is_absent)] = ()
     most_earlier_runs: Annotated[Tally | None, Field(exclude_if=is_absent), CountText] = None
     checks: Annotated[tuple[CheckName, ...], Field(max_length=100)] = ()
 

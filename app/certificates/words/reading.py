@@ -16,6 +16,7 @@ from zetadp.app.certificates.facts.errata import meaning
 from zetadp.app.certificates.facts.guarantee import ApproximateDp, figures
 from zetadp.app.certificates.facts.ledger_entry import is_kept_for_good, ledger_line
 from zetadp.app.certificates.facts.statement import PrivacyCertificate
+from zetadp.app.certificates.facts.tpm import tpm_line
 from zetadp.app.certificates.words import shares, sites
 from zetadp.app.certificates.words.kinds import History, Kind, Setting, kind_of
 from zetadp.app.certificates.words.releases import ADJACENCY_MEANING, Drawn, largest_group, releases_of
@@ -194,6 +195,7 @@ class Reading:
         yield f"Released: {self.kind.released(self.setting)}."
         yield f"Held-out records: {self.measured()}."
         yield from announced_lines(self.certificate.announced)
+        yield from tpm_line(self.certificate.tpm)
         if self.certificate.ledger is not None:
             yield f"Budget: {ledger_line(self.certificate.ledger)}."
         yield f"Random numbers: {run.generator}; {self._keyed()}.{self._shared()} Audit: {self.audit}."

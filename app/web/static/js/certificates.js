@@ -28,6 +28,7 @@ const WORDS = {
   plan_logged: "Was its plan in the log before the certificate?",
   witnesses: "Did witnesses sign the log's head?",
   time_stamps: "Did somebody else stamp the time on that?",
+  tpm_quote: "Did a TPM's key sign the code's digest and the log's head?",
   revocations: "Is the list of revoked keys valid?",
   revocation: "Does its key still count?",
 };
