@@ -6,10 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
-from scipy.special import logsumexp
-from scipy.stats import binom
 
 Numbers = NDArray[np.float64]
 
@@ -76,14 +74,14 @@ def _chernoff(
     laws: list[tuple[int, Numbers, Numbers]] = []
     for trials, many in counts.items():
         c = np.arange(trials + 1.0)
-        laws.append((many, binom.logpmf(c, trials, probability), size(c, trials)))
+        laws.append((many, scipy.stats.binom.logpmf(c, trials, probability), size(c, trials)))
     # Of the order of the summands' spread, so that the search begins nowhere near an end.
     unit = sum(counts.values()) / max(expected, ROUNDING)
     sign = 1.0 if found > expected else -1.0
 
     def bound(logarithm: float) -> float:
         rate = sign * unit * math.exp(logarithm)
-        return sum(many * float(logsumexp(log_law + rate * of)) for many, log_law, of in laws) - rate * found
+        return sum(many * float(scipy.special.logsumexp(log_law + rate * of)) for many, log_law, of in laws) - rate * found
 
-    best = minimize_scalar(bound, bounds=(_LEAST, _MOST), method="bounded", options={"maxiter": 60})
+    best = scipy.optimize.minimize_scalar(bound, bounds=(_LEAST, _MOST), method="bounded", options={"maxiter": 60})
     return min(0.0, float(best.fun) + ROUNDING * sum(counts.values()))
