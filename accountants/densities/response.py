@@ -14,6 +14,8 @@ from zetadp.accountants.densities.bounded_transforms import WholeResponse
 from zetadp.accountants.densities.mixtures import Mixture
 from zetadp.accountants.densities.sums.profile import Sum
 from zetadp.accountants.densities.sums.response import MOST_RELEASES, RepeatedResponse
+from zetadp.accountants.densities.sums.shown import MOST_RELEASES as MOST_SHOWN_SOMETIMES
+from zetadp.accountants.densities.sums.shown import RepeatedShown
 from zetadp.accountants.densities.transforms import Transform
 from zetadp.mechanisms.loss import PrivacyLoss, ResponseLoss
 
@@ -65,9 +67,9 @@ class ResponseDensity(Density):
         return WholeResponse(_distance(upper, lower), count)
 
     def repeated(self, distance: float, count: int, shown: float) -> Sum | None:
-        # With several that are shown only sometimes, the sum would run over how many of them are shown.
-        covered = count <= MOST_RELEASES and (shown == 1.0 or count == 1)
-        return RepeatedResponse(distance, count, shown) if covered else None
+        if shown < 1.0 and count > 1:
+            return RepeatedShown(distance, count, shown) if count <= MOST_SHOWN_SOMETIMES else None
+        return RepeatedResponse(distance, count, shown) if count <= MOST_RELEASES else None
 
 
 DENSITY = ResponseDensity()

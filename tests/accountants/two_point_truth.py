@@ -80,3 +80,12 @@ def repeated_response_delta(epsilon, count, t):
             break
         weight *= mpmath.mpf(count - j) / (j + 1) * odds
     return total
+
+
+def repeated_shown_delta(epsilon, count, probability, t):
+    """Each release shown with this probability: the mean, over how many were shown, of that many responses' delta."""
+    s = mpmath.mpf(probability)
+    first = int(mpmath.floor(mpmath.mpf(t) / mpmath.mpf(epsilon))) + 1
+    return mpmath.fsum(
+        mpmath.binomial(count, m) * s**m * (1 - s) ** (count - m) * repeated_response_delta(epsilon, m, t) for m in range(first, count + 1)
+    )

@@ -2,8 +2,9 @@ r"""The lattice route: whole Laplace releases and randomized response, with atom
 
 The distributions, their composition and the proofs are those of the grid route (``fft.py``). With h = e / m the atoms need no splitting,
 and only the part of the loss between them, of mass about e / 2, is discretised; a few points per e are enough. Distinct e with a common
-divisor share a lattice; others go to ``fft``. Randomized response alone, at one e, has its own sum (``sums/response.py``), and so does
-Laplace noise when few releases or a loss close to the largest one make it short (``sums/laplace.py``). proofs/lattice.md
+divisor share a lattice; others go to ``fft``. Randomized response alone, at one e, has its own sum (``sums/response.py``; ``sums/shown.py``
+where it is shown only sometimes), and so does Laplace noise when few releases or a loss close to the largest one make it short
+(``sums/laplace.py``). proofs/lattice.md
 """
 
 from __future__ import annotations
