@@ -74,6 +74,13 @@ class LaplaceDensity(LocationDensity):
     def plateaus(self, upper: Mixture, lower: Mixture) -> tuple[float, float] | None:
         return lower.shifts[0] - 1.0, upper.shifts[-1] + 1.0
 
+    def closed_thresholds(self, upper: Mixture, lower: Mixture, epsilons: Floats) -> Floats | None:
+        if not len(upper.weights) == len(lower.weights) == 1:
+            return None
+        # Between its shifts the log ratio is 2x - a - b.
+        right, left = upper.shifts[0], lower.shifts[0]
+        return np.clip(0.5 * (epsilons + right + left), left, right)
+
     def table_nodes(self, shifts: list[float]) -> Floats:
         # The log ratio is constant outside the shifts and has kinks at them.
         parts = [np.linspace(a, b, _TABLE_NODES) for a, b in itertools.pairwise(shifts)]

@@ -36,6 +36,18 @@ def test_a_whole_laplace_is_its_closed_form(delta):
     assert found.upper - found.lower < 1e-10
 
 
+@pytest.mark.parametrize("scale", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("delta", [1e-12, 1e-5, 1e-2])
+def test_next_to_the_kink_at_the_largest_loss_few_looks_find_both_ends(scale, delta, monkeypatch):
+    looks: list[int] = []
+    calls = single.calls
+    monkeypatch.setattr(single, "calls", lambda pair, epsilons: looks.append(len(epsilons)) or calls(pair, epsilons))
+    found = SINGLE.profile(laplace(scale)).epsilon(delta)
+    exact = 1.0 / scale + 2.0 * math.log1p(-delta)
+    assert found.lower <= exact <= found.upper
+    assert len(looks) <= 8
+
+
 @pytest.mark.parametrize("power", [0.5, 1.0, 7.0])
 @pytest.mark.parametrize("delta", [0.3, 1e-5, 1e-12])
 def test_a_crossing_is_between_neighbours_that_were_computed_and_takes_few_looks(power, delta):

@@ -13,7 +13,7 @@ from zetadp.accountants.accountant import Accountant
 from zetadp.accountants.arithmetic import within_floats
 from zetadp.accountants.dominating import pair_of, unsupported_reason
 from zetadp.accountants.grids.hockey_stick import calls, reverse
-from zetadp.accountants.largest_loss import pure_epsilon
+from zetadp.accountants.largest_loss import largest_loss, pure_epsilon
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Pair, narrowed, widened
 from zetadp.accountants.profile import Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
@@ -65,7 +65,7 @@ class SingleProfile(PrivacyProfile):
         if delta < SMALLEST_DELTA:
             raise NumericalFloor("delta", delta, SMALLEST_DELTA, "use accountant rdp, which has no floor")
         with within_floats(ROUTE):
-            upper = _crossing(self._uppers, delta, _POWERS)[1]
+            upper = _crossing(self._uppers, delta, self._starts())[1]
             if upper == math.inf:
                 upper = max(_largest_loss(pair) for pair in self._upper)
             # The lower curve crosses just before the upper one does.
@@ -79,6 +79,11 @@ class SingleProfile(PrivacyProfile):
             *leaf_steps({self._leaf: 1}),
             Step(symbol="delta(eps)", value=formula, formula="one release in closed form", source="accountants/proofs/fft.md, section 1"),
         )
+
+    def _starts(self) -> Floats:
+        """Where to look first: all along, and near each largest loss, where the curve has a kink that no line sees."""
+        kinks = [loss for pair in self._upper if 0.0 < (loss := largest_loss(pair)) < _POWERS[-1]]
+        return np.unique(np.concatenate([_POWERS, kinks, *(kink * (1.0 - _HALVINGS) for kink in kinks)]))
 
     def _delta_upper(self, epsilon: float) -> float:
         return float(self._uppers(np.array([epsilon], dtype=np.float64))[0])
@@ -119,12 +124,15 @@ def _crossing(values: Callable[[Floats], Floats], delta: float, starts: Floats) 
 
 
 def _inside(points: Floats, found: Floats, delta: float) -> Floats:
-    """Where to look between two points: near where a line through the logarithms meets that of delta, and all along. Increasing."""
+    """Where to look between two points: all along, and near where lines through the values and through their logarithms meet delta."""
     left, right = points
     logs = np.log(np.maximum(found, delta * 1e-9) / delta)
-    guess = left + (right - left) * logs[0] / (logs[0] - logs[1]) if logs[0] > logs[1] else 0.5 * (left + right)
     steps = (right - left) * _HALVINGS
-    near = np.unique(np.concatenate([left + (right - left) * _EVEN, guess - steps, [guess], guess + steps]))
+    places = [left + (right - left) * _EVEN]
+    for above, below in (logs, found - delta):
+        guess = left + (right - left) * above / (above - below) if above > below else 0.5 * (left + right)
+        places.extend((guess - steps, [guess], guess + steps))
+    near = np.unique(np.concatenate(places))
     return near[(near > left) & (near < right)]
 
 
