@@ -34,6 +34,11 @@ class _Part:
     size: float
     pure: bool
 
+    @property
+    def pure_epsilon(self) -> float:
+        """Of all of them together; infinite where it isn't the sum of their sizes."""
+        return self.count * self.size if self.pure and self.probability == 1.0 else (math.inf if self.count > 0 else 0.0)
+
     def square(self, order: float, shrink: float, more: float) -> float:
         """mu^2 of all of them together with the noise ``shrink`` times smaller and the probability ``more`` times larger."""
         loss = LaplaceLoss(self.size * shrink) if self.pure else GaussianLoss(self.size * shrink)
@@ -64,7 +69,7 @@ class Forecast:
     def __init__(self, event: Event, parameter: Parameter, order: float) -> None:
         self._order = order
         self._varies, base, other = _reference(event, parameter)
-        self._fixed, self._parts = 0.0, list[_Part]()
+        self._fixed, self._fixed_pure, self._parts = 0.0, 0.0, list[_Part]()
         # The best of several runs costs some times one run, at any value of the parameter.
         as_given = base == 1.0 and self._varies == "divergence"  # a factor
         before = unfolded(leaves(parameter.applied(event, other)))
@@ -77,10 +82,12 @@ class Forecast:
             changed = count - same
             if self._varies == "count":
                 same -= changed
-            self._fixed += _part(leaf, same).square(order, 1.0, 1.0)
+            self._fixed += (part := _part(leaf, same)).square(order, 1.0, 1.0)
+            self._fixed_pure += part.pure_epsilon
             if changed > 0:
                 self._parts.append(_part(leaf, changed))
         self._base = base
+        self._whole = parameter.whole
         self._inverse = isinstance(parameter, NoiseScale)
 
     def log_mu(self, value: float) -> float:
@@ -94,6 +101,15 @@ class Forecast:
             shrink = 1.0 / ratio if self._inverse else ratio
             varying = math.fsum([part.square(self._order, shrink, 1.0) for part in self._parts])
         return 0.5 * math.log(max(self._fixed + varying, _SMALLEST))
+
+    def pure_value(self, epsilon: float) -> float | None:
+        """The value at which the pure epsilons of whole releases add up to this epsilon > 0: it is safe. None if there is none such."""
+        left, varying = epsilon - self._fixed_pure, math.fsum(part.pure_epsilon for part in self._parts)
+        if self._varies == "probability" or not (left > 0.0 and 0.0 < varying < math.inf):
+            return None
+        ratio = varying / left if self._inverse else left / varying
+        # Whole numbers are rounded down: the middle between two is surely rounded to the right one.
+        return max(math.floor(ratio * (1.0 + 4e-15)), 1.0) + 0.5 if self._whole else ratio * self._base
 
 
 def _reference(event: Event, parameter: Parameter) -> tuple[_Varies, float, float]:

@@ -27,6 +27,9 @@ TIGHTNESS = 2e-7
 EXACT_TIGHTNESS = 5e-13
 """The same for an event with a closed form: a few roundings."""
 
+_CENTRAL_LIMIT = 2.0
+"""The order of a forecast for every target but a Renyi divergence."""
+
 
 Failure = CalibrationFailed | UnsupportedEvent | NumericalFloor
 """What a sweep may hold instead of a solution."""
@@ -104,13 +107,21 @@ class _Task:
         self._refusal = None
         self._built.clear()
         search = Search(self._problem(target), known.slope)
-        found = search.run(known.safety(math.log(target.mu)))
+        found = search.run(self._start(target, known))
         known.add(math.log(target.mu), found)
         return self._solution(target, found)
 
+    def _start(self, target: Target, known: _Known) -> float:
+        """Where the search starts, as the forecast's safety: not on the safe side of where pure epsilons alone meet the target."""
+        start = known.safety(math.log(target.mu))
+        if known.points or not target.epsilon:
+            return start
+        pure = self._forecast(_CENTRAL_LIMIT).pure_value(target.epsilon)
+        return start if pure is None else min(start, -self._forecast(_CENTRAL_LIMIT).log_mu(pure))
+
     def _problem(self, target: Target) -> Problem:
         parameter, limits = self.parameter, self.limits
-        forecast = self._forecast(2.0 if target.rdp is None else target.rdp.order)
+        forecast = self._forecast(_CENTRAL_LIMIT if target.rdp is None else target.rdp.order)
         sign = 1.0 if parameter.more_is_safer else -1.0
 
         def position(value: float) -> float:

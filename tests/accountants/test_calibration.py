@@ -140,6 +140,16 @@ def test_usual_targets_take_at_most_six_profiles(probability, count, epsilon, de
     assert solution.evaluations == accountant.profiles <= 6
 
 
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 12.0])
+@pytest.mark.parametrize(
+    ("parameter", "most"), [(NoiseScale(), 4), (ClippingBound(), 4), (Steps(), 3)], ids=lambda of: getattr(of, "kind", "")
+)
+def test_few_pure_releases_take_few_profiles(parameter, most, epsilon):
+    accountant = Counting("auto")
+    solution = solve(laplace(1.7 / epsilon if parameter.whole else 1.0), parameter, Target(epsilon=epsilon, delta=1e-5), accountant)
+    assert solution.evaluations == accountant.profiles <= most
+
+
 @pytest.mark.parametrize("probability", [0.01, 0.3])
 def test_more_privacy_asked_takes_more_noise_fewer_steps_and_smaller_samples(probability):
     event, rdp = training(probability, 1.0, 100), accountant_named("rdp")

@@ -145,3 +145,34 @@ def test_the_forecast_falls_with_safety(parameter, order):
 def test_the_forecast_of_whole_gaussian_releases_is_exact():
     event = Composed(events=(gaussian(0.5), Repeated(count=9, event=complex_gaussian(2.0))))
     assert Forecast(event, NoiseScale(at="/events/0"), 2.0).log_mu(2.0) == pytest.approx(0.5 * math.log(1.0 + 9.0 / 4.0), rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "epsilon", "value"),
+    [
+        # Losses of 2 (once) and of 0.5 (four times), so far.
+        (NoiseScale(), 8.0, 0.5),
+        (NoiseScale(at="/events/1"), 3.0, 2.0),
+        (ClippingBound(at="/events/0"), 3.0, 0.5),
+        (Steps(), 5.9, 7.5),
+        (Steps(), 6.0, 8.5),
+        (Steps(), 2.1, 1.5),
+    ],
+)
+def test_the_value_with_which_pure_epsilons_add_up_to_the_target_is_known(parameter, epsilon, value):
+    event = Composed(events=(laplace(0.5), Repeated(count=4, event=laplace(2.0))))
+    assert Forecast(event, parameter, 2.0).pure_value(epsilon) == pytest.approx(value, rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("event", "parameter", "epsilon"),
+    [
+        (Composed(events=(laplace(0.5), laplace(2.0))), NoiseScale(at="/events/1"), 2.0),
+        (Composed(events=(laplace(0.5), gaussian(1.0))), NoiseScale(), 2.0),
+        (PoissonSampled(probability=0.5, event=laplace(1.0)), NoiseScale(), 2.0),
+        (PoissonSampled(probability=0.5, event=laplace(1.0)), SamplingProbability(), 2.0),
+    ],
+    ids=["nothing left", "Gaussian noise", "samples", "probability"],
+)
+def test_without_pure_epsilons_to_add_up_no_such_value_is_known(event, parameter, epsilon):
+    assert Forecast(event, parameter, 2.0).pure_value(epsilon) is None
