@@ -38,7 +38,7 @@ def calls(noise: Noise, upper: Mixture, lower: Mixture, epsilons: Floats) -> Cal
     high = value + rounding + 2.0 * error * tail
     late = excess > 0.0
     if late.any():
-        high[late] += excess[late] * (1.0 + 1e-9) * _tail_before(noise, upper, lower, x[late], epsilons[late])
+        high[late] += np.expm1(np.minimum(excess[late], 700.0)) * (1.0 + 1e-9) * _tail_before(noise, upper, lower, x[late], epsilons[late])
     # A line that is 0 or less at eps says no more than H >= 0.
     tail = np.where(low > 0.0, tail * np.exp(np.minimum(epsilons - loss, 600.0)), 0.0)
     high = np.where(epsilons >= _largest_loss(noise, upper, lower), 0.0, np.minimum(high, 1.0))

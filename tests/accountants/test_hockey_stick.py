@@ -88,6 +88,14 @@ def test_bracket_holds_delta_of_one_release(pair):
 
 
 @pytest.mark.parametrize("pair", thinned(BOTH, every=4))
+def test_a_familys_own_curve_is_a_bracket_below_zero_too(pair):
+    """Also below the least loss, where no threshold has a loss that is certified to be small enough."""
+    answer = pair.family.calls(pair.upper, pair.lower, -EPSILONS)
+    for epsilon, low, high in zip(-EPSILONS, answer.lower, answer.upper, strict=True):
+        assert mpmath.mpf(float(low)) <= exact_delta(pair, float(epsilon)) <= mpmath.mpf(float(high)) + mpmath.mpf(1e-25)
+
+
+@pytest.mark.parametrize("pair", thinned(BOTH, every=4))
 def test_bracket_is_narrow_next_to_the_tail_probability(pair):
     answer = calls(pair, EPSILONS)
     assert np.all(answer.upper - answer.lower <= 1e-11 * (answer.upper + answer.tail) + 1e-299)
