@@ -10,6 +10,12 @@ from zetadp.app.web.wording.words import CHOICES, PATTERNS, Words, words_of
 from zetadp.mechanisms.base import LARGEST_SCALE, SMALLEST_SCALE
 
 Schema = Mapping[str, Any]
+
+_LIMITS = {"exclusiveMinimum": "more than", "minimum": "at least", "exclusiveMaximum": "less than", "maximum": "at most"}
+
+_SPELT_OUT = 1e9
+"""Whole numbers below it are written with all their digits."""
+
 Kind = Literal["number", "integer", "numbers", "integers", "text", "choice", "truth"]
 Wording = Callable[[str], Words]
 
@@ -98,7 +104,7 @@ def _kind(schema: Schema) -> Kind | None:
 
 def _field(path: str, kind: Kind, schema: Schema, words: Words, *, required: bool, value: object) -> Field:
     choices, pattern = _choices(kind, schema, required=required), str(schema.get("pattern", ""))
-    allowed = {"integers": "whole numbers", "numbers": "numbers", "text": PATTERNS.get(pattern, "")}.get(kind)
+    allowed = {"integers": "", "numbers": "", "text": PATTERNS.get(pattern, "")}.get(kind)
     return Field(
         path,
         kind,
@@ -132,8 +138,14 @@ def _text(kind: Kind, value: object) -> str:
 
 def _range(schema: Schema) -> str:
     """The allowed numbers in words; empty if all are allowed. Limits that only keep arithmetic sound are 0 and none to a reader."""
-    low = [("more than", schema.get("exclusiveMinimum")), ("at least", schema.get("minimum"))]
-    high = [("less than", schema.get("exclusiveMaximum")), ("at most", schema.get("maximum"))]
-    found = [f"{words} {limit:g}" for words, limit in (*low, *high) if limit is not None and limit not in (SMALLEST_SCALE, LARGEST_SCALE)]
+    limits = {name: limit for name in _LIMITS if (limit := schema.get(name)) not in (None, SMALLEST_SCALE, LARGEST_SCALE, -LARGEST_SCALE)}
+    if limits.keys() == {"minimum", "maximum"}:
+        low, high = _short(limits["minimum"]), _short(limits["maximum"])
+        return f"only {low}" if low == high else f"{low} to {high}"
     positive = ["more than 0"] if schema.get("minimum") == SMALLEST_SCALE else []
-    return " and ".join((*positive, *found))
+    return " and ".join((*positive, *(f"{_LIMITS[name]} {_short(limit)}" for name, limit in limits.items())))
+
+
+def _short(limit: float) -> str:
+    """A limit as one would type it: 1000000, but 1e+15."""
+    return f"{limit:.0f}" if limit == int(limit) and abs(limit) < _SPELT_OUT else f"{limit:g}"

@@ -118,6 +118,22 @@ def test_every_field_of_a_mechanism_is_asked_for(one: catalogue.MechanismEntry, 
         assert f'id="{field.id}-problem"' in text
 
 
+@pytest.mark.parametrize(
+    ("kind", "path", "allowed"),
+    [
+        ("laplace", "scale", "more than 0"),
+        ("duchi_linf", "lower", ""),
+        ("duchi_linf", "dimension", "1 to 1000000"),
+        ("spof_coefficients", "upper", "only 1"),
+        ("spectral", "kept", ""),
+        ("complex_gaussian", "correlation", "more than -1 and less than 1"),
+    ],
+)
+def test_limits_are_said_as_one_would_type_them(kind: str, path: str, allowed: str) -> None:
+    one = next(one for one in catalogue.list_mechanisms() if one.kind == kind)
+    assert next(field for field in fields_of(one.schema_, one.example) if field.path == path).allowed == allowed
+
+
 @pytest.mark.parametrize("under", ["calculators", "comparisons", "jobs", "ledgers", "papers", "proofs"])
 def test_what_isnt_there_is_said_not_to_be_and_its_name_is_only_text(under: str, client: TestClient) -> None:
     answer = client.get(f"/{under}/%3Cimg%20src=x%20onerror=alert(1)%3E")

@@ -22,7 +22,7 @@ FIELDS: dict[str, Words] = {
     "std": Words(
         "Noise: standard deviation",
         "units of the query",
-        "Of each real component. Each of a complex number's two components has this deviation.",
+        "Of each real component: the real and the imaginary part of a complex number each have this deviation.",
     ),
     "std_real": Words(
         "Std of the real parts",
@@ -35,13 +35,13 @@ FIELDS: dict[str, Words] = {
         "",
         "Of the noise on real and imaginary parts: 0 for noise without a preferred direction (circular noise).",
     ),
-    "scale": Words("Noise: Laplace scale", "units of the query", "The scale b: the noise's standard deviation is 1.41 times this."),
+    "scale": Words("Noise: Laplace scale", "units of the query", "The noise's standard deviation is 1.41 times this scale."),
     "epsilon": Words("Epsilon per record", "", "This mechanism has no noise scale: epsilon itself is its parameter."),
-    "shape": Words("Signal length per axis", "numbers", "One or two whole numbers, with a comma between them."),
-    "kept": Words("Frequencies kept per axis", "numbers", "One number for each axis. Filtering adds no privacy."),
+    "shape": Words("Signal length per axis", "", "One or two whole numbers, with a comma between them."),
+    "kept": Words("Frequencies kept per axis", "", "One whole number for each axis. Filtering adds no privacy."),
     "lower": Words("Lowest value", "", "Of every number in a record. A public bound, chosen without looking at the data."),
     "upper": Words("Highest value", "", "Of every number in a record. A public bound, chosen without looking at the data."),
-    "dimension": Words("Numbers per record", "numbers", "A whole number."),
+    "dimension": Words("Numbers per record", "", "A whole number."),
     "expansion_point": Words("Point of the Taylor expansion", "", "The paper uses 0."),
     "stabilisation": Words("Stabilisation constant c", "", "Public and fixed."),
     "sensitivity.l2": Words(

@@ -18,8 +18,8 @@ export function headline(mode, answer, delta, records, epsilon) {
 export const guaranteed = (epsilon, delta) => (Number.isFinite(number(epsilon)) ? `epsilon at most ${bound(epsilon)} at delta ${delta}` : `no guarantee: no finite epsilon is proven at delta ${delta}`);
 
 function calibrated(mode, answer, records) {
-  if (mode === "count") return `at most ${answer.value.toLocaleString("en")} ${holds(answer.event, "randomly_allocated") ? "epochs" : "releases"}`;
-  if (mode === "sample" && answer.parameter.kind === "sample_size") return `samples of at most ${answer.value.toLocaleString("en")} records`;
+  if (mode === "count") return `at most ${answer.value.toLocaleString("en")} ${holds(answer.event, "randomly_allocated") ? "epoch" : "release"}${answer.value === 1 ? "" : "s"}`;
+  if (mode === "sample" && answer.parameter.kind === "sample_size") return `samples of at most ${answer.value.toLocaleString("en")} record${answer.value === 1 ? "" : "s"}`;
   if (mode === "sample") {
     const share = `each unit in a sample with probability at most ${bound(answer.value, { digits: 6, down: true })}`;
     return records === null ? share : `samples of at most ${bound(answer.value * records, { digits: 6, down: true })} expected records: ${share}`;
