@@ -117,7 +117,7 @@ _ZCDP: dict[Kind, Row] = {
         "bound",
         "mu >= 2 Phi^-1(e^eps / (1 + e^eps)) with eps tanh(eps / 2) = rho; the bound is the largest over cells of events",
         f"{PROOF}, section 10",
-        "No mechanism is known between lower, which randomised response has, and the value, which is proved.",
+        "The value is proved, and randomised response has a smaller mu: whether any mechanism lies between the two isn't known.",
         None,
     ),
     "trade_off": (

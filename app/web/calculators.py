@@ -18,7 +18,7 @@ from zetadp.app.web.proofs import page_of
 from zetadp.app.web.rendering import page
 from zetadp.app.web.wording.declared_words import TITLES as DECLARED_TITLES
 from zetadp.app.web.wording.declared_words import declared_words_of
-from zetadp.app.web.wording.words import words_of
+from zetadp.app.web.wording.words import EVENT_TITLES, words_of
 from zetadp.mechanisms.base import Value
 from zetadp.mechanisms.errata import erratum
 
@@ -172,7 +172,7 @@ def _is_asked(field: Field) -> bool:
 def _examples() -> list[tuple[str, str]]:
     """(a name, an event as JSON): one of each kind, and one of each declaration."""
     declared = [(_title(kind), {"kind": "release", "mechanism": one.example}) for kind, one in _entries().items() if one.declared]
-    kinds = [(one.kind.replace("_", " "), one.example) for one in list_events()]
+    kinds = [(EVENT_TITLES[one.kind], one.example) for one in list_events()]
     return [(title, json.dumps(event, indent=2)) for title, event in (*kinds, *declared)]
 
 

@@ -96,6 +96,22 @@ CHOICES: dict[str, str] = {
     "laplace": "Laplace (report noisy max)",
 }
 
+EVENT_TITLES: dict[str, str] = {
+    "release": "One release",
+    "poisson_sampled": "A Poisson sample",
+    "truncated_poisson_sampled": "A Poisson sample, cut to a largest size",
+    "fixed_size_sampled": "A sample of a fixed size",
+    "randomly_allocated": "Each record in one step, drawn at random",
+    "shuffled": "Shuffled batches",
+    "randomly_weighted": "Each record with a random share",
+    "grouped": "A group of records",
+    "repeated": "Many releases",
+    "repeated_and_selected": "The best of several runs",
+    "composed": "Several events together",
+    "non_private": "A part without privacy",
+}
+"""Events by kind, where one chooses what to start from."""
+
 PATTERNS: dict[str, str] = {
     "^[a-z][a-z0-9_]{0,63}$": "lowercase letters, digits and underscores, starting with a letter, at most 64 characters",
 }
