@@ -75,11 +75,21 @@ class LaplaceDensity(LocationDensity):
         return lower.shifts[0] - 1.0, upper.shifts[-1] + 1.0
 
     def closed_thresholds(self, upper: Mixture, lower: Mixture, epsilons: Floats) -> Floats | None:
-        if not len(upper.weights) == len(lower.weights) == 1:
-            return None
-        # Between its shifts the log ratio is 2x - a - b.
-        right, left = upper.shifts[0], lower.shifts[0]
-        return np.clip(0.5 * (epsilons + right + left), left, right)
+        """For one component against one, or against two of which one is the same: between shifts a > b their log ratio is 2x - a - b."""
+        left, right = lower.shifts[0], upper.shifts[-1]
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            if len(upper.weights) == len(lower.weights) == 1:
+                z = epsilons
+            elif len(upper.weights) == 2 and lower.shifts == (upper.shifts[0],):
+                # e^z = (e^eps - 1 + q) / q; beyond e^30 the logarithm of the ratio is eps - log q.
+                q = upper.weights[1]
+                near = np.nan_to_num(np.log1p(np.expm1(np.minimum(epsilons, 30.0)) / q), nan=-np.inf)
+                z = np.where(epsilons < 30.0, near, epsilons - math.log(q))
+            elif len(lower.weights) == 2 and upper.shifts == (lower.shifts[1],):
+                z = np.nan_to_num(-np.log1p(np.expm1(-epsilons) / lower.weights[0]), nan=np.inf)
+            else:
+                return None
+        return np.clip(0.5 * (z + right + left), left, right)
 
     def table_nodes(self, shifts: list[float]) -> Floats:
         # The log ratio is constant outside the shifts and has kinks at them.
