@@ -41,13 +41,18 @@ def largest_loss(pair: Pair) -> float:
     if pair.crowded is not None:
         return max(largest_loss(pair.uncrowded), largest_loss(pair.crowded.pair))
     below = dict(zip(pair.lower.shifts, pair.lower.weights, strict=True))
-    if pair.worst_of_both or not all(shift in below for shift in pair.upper.shifts):
+    if pair.worst_of_both:
         return pure_epsilon(pair)
+    # The log ratio never decreases along the line.
+    end = _right_end(pair)
+    known = pure_epsilon(pair) if end is None else min(max(end[0] + end[1], 0.0), pure_epsilon(pair))
+    if not all(shift in below for shift in pair.upper.shifts):
+        return known
     # P is at most the largest ratio of a copy's two weights times those copies of Q. A weight that stands for 1 minus the others is off by
     # up to a unit of 1, not of itself.
     pairs = [(weight, below[shift]) for weight, shift in zip(pair.upper.weights, pair.upper.shifts, strict=True)]
     largest = max(math.log(p / q) + 4.0 * UNIT * (1.0 / p + 1.0 / q) for p, q in pairs)
-    return min(largest + 4.0 * UNIT * (1.0 + abs(largest)), pure_epsilon(pair))
+    return min(largest + 4.0 * UNIT * (1.0 + abs(largest)), known)
 
 
 def least_loss(pair: Pair) -> float:
@@ -81,21 +86,28 @@ def largest_atom(pair: Pair) -> tuple[float, float] | None:
     >>> round(loss, 6), round(math.exp(log_probability), 6)
     (0.620115, 0.34197)
     """
-    tail = pair.family.exponential_tail
-    if tail is None or pair.worst_of_both or pair.crowded is not None or pair.shown < 1.0:
+    end, tail = _right_end(pair), pair.family.exponential_tail
+    if end is None or tail is None or pair.shown < 1.0:
         return None
-    top, shifts = pair.upper.shifts[-1], (*pair.upper.shifts, *pair.lower.shifts)
+    loss, top = end[0] - end[1], pair.upper.shifts[-1]
+    probability = tail * math.fsum(w * math.exp(a - top) for w, a in zip(pair.upper.weights, pair.upper.shifts, strict=True))
+    # The weight that stands for 1 minus the others, at 0, is off by some units of 1: as much of 1 as that copy has there.
+    probability = probability * (1.0 - _LOST) - 8.0 * UNIT * tail * math.exp(-top)
+    return (loss, math.log(probability) - 8.0 * UNIT) if loss > 0.0 and probability > 0.0 else None
+
+
+def _right_end(pair: Pair) -> tuple[float, float] | None:
+    """(log dP/dQ beyond the last shift, by how much it may be off) of Laplace noise, in this order."""
+    if pair.family.exponential_tail is None or pair.worst_of_both or pair.crowded is not None:
+        return None
+    shifts = *pair.upper.shifts, *pair.lower.shifts
     if max(shifts) - min(shifts) > _LARGEST_SHIFT or any(
         len(side.shifts) > 1 and 0.0 not in side.shifts for side in (pair.upper, pair.lower)
     ):
         return None
     # From the last shift on every copy is e^{a - x} times one number.
     own, other = _gain(pair.upper), _gain(pair.lower)
-    loss = own - other - 1e-13 * (abs(own) + abs(other)) - 16.0 * UNIT * (2.0 + math.exp(-own) + math.exp(-other))
-    probability = tail * math.fsum(w * math.exp(a - top) for w, a in zip(pair.upper.weights, pair.upper.shifts, strict=True))
-    # The weight that stands for 1 minus the others, at 0, is off by some units of 1: as much of 1 as that copy has there.
-    probability = probability * (1.0 - _LOST) - 8.0 * UNIT * tail * math.exp(-top)
-    return (loss, math.log(probability) - 8.0 * UNIT) if loss > 0.0 and probability > 0.0 else None
+    return own - other, 1e-13 * (abs(own) + abs(other)) + 16.0 * UNIT * (2.0 + math.exp(-own) + math.exp(-other))
 
 
 def _gain(mixture: Mixture) -> float:

@@ -9,11 +9,15 @@ import mpmath
 import pytest
 
 from tests.accountants.events import laplace
-from zetadp.accountants import Grouped, PoissonSampled, Repeated, profile
+from tests.selection import thinned
+from zetadp.accountants import Grouped, PoissonSampled, Repeated, leaves, profile
 from zetadp.accountants.densities import LAPLACE
 from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.grids.hockey_stick import reverse
 from zetadp.accountants.largest_loss import epsilon_from_largest, largest_atom, largest_loss
 from zetadp.accountants.pairs import Pair
+from zetadp.accountants.routes.fft.fft import FftProfile
+from zetadp.accountants.routes.fft.near_largest import epsilon_near_largest
 
 
 def sampled(probability, scale, count, group=1):
@@ -74,14 +78,14 @@ def test_delta_at_the_lower_end_is_above_delta_and_hardly_so(count, delta):
 
 
 @pytest.mark.parametrize("group", [1, 3])
-def test_such_brackets_are_narrow_and_hold_the_largest_loss(group):
+def test_such_brackets_are_narrow_and_next_to_the_largest_loss(group):
     q, scale, count = 0.02136, 2.201, 5
     bound = profile(sampled(q, scale, count, group)).epsilon(3.63e-15 if group == 1 else 1e-30)
     with mpmath.workdps(40):
         member = 1 + mpmath.mpf(q) * mpmath.expm1(1 / mpmath.mpf(scale))
         largest = count * group * mpmath.log(member)
     assert bound.upper - bound.lower <= 1e-9 * bound.upper
-    assert bound.lower <= largest <= bound.upper
+    assert bound.lower <= largest <= bound.upper * (1 + mpmath.mpf(1e-9))
 
 
 def test_deltas_beyond_the_grids_floor_are_answered_from_both_sides():
@@ -95,12 +99,56 @@ def test_a_likely_delta_gets_nothing_from_the_largest_losses():
     assert epsilon_from_largest([(pair, 40)], 40.0 * log_probability - 0.5) == 0.0
 
 
-def test_the_bounded_direction_has_the_pure_epsilon_too():
-    """The ratio of the weights of a copy alone bounds it by log 1 / (1 - q)."""
+def test_each_direction_has_its_own_largest_loss():
+    """The pure epsilon is the larger one's, and the ratio of the weights of a copy alone bounds the smaller one by log 1 / (1 - q)."""
     q, m = 0.15, 0.52
     removed = Pair(LAPLACE, Mixture((1.0,), (0.0,)), Mixture((q, 1.0 - q), (-m, 0.0)))
-    assert largest_loss(removed) == pytest.approx(math.log1p(q * math.expm1(m)), rel=1e-9)
-    assert largest_loss(removed) < -math.log1p(-q)
+    exact = -math.log1p(q * math.expm1(-m))
+    assert exact <= largest_loss(removed) <= exact * (1.0 + 1e-12)
+    assert largest_loss(removed) < min(-math.log1p(-q), math.log1p(q * math.expm1(m)))
+    assert largest_loss(reverse(removed)) == pytest.approx(math.log1p(q * math.expm1(m)), rel=1e-12)
+
+
+def near_largest(pair, count, delta):
+    """(lower end, upper end) by the largest losses alone, for the pair's own distances."""
+    low = epsilon_from_largest([(pair, count)], math.log(delta))
+    return low, epsilon_near_largest([(pair, count)], count * largest_loss(pair), low, math.log(delta))
+
+
+@pytest.mark.parametrize("delta", thinned([1e-3, 1e-5, 1e-9, 1e-13], every=2))
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(("q", "m"), thinned([(0.3, 0.7), (0.01, 0.2), (0.9, 1.0), (0.5, 5.0), (0.02, 6.0)], every=2))
+def test_delta_at_the_upper_end_is_at_most_delta_and_hardly_less(q, m, count, delta):
+    low, high = near_largest(sampled_pair(q, m), count, delta)
+    with mpmath.workdps(40):
+        assert exact_delta(q, m, count, mpmath.mpf(high)) <= delta
+    # The claim isn't empty: where the gap is small, hardly any other losses are in it.
+    gap = count * math.log1p(q * math.expm1(m)) - low
+    if low > 0.0 and gap <= 1e-3 * low:
+        assert high - low <= 0.05 * gap + 1e-10 * low
+
+
+@pytest.mark.parametrize("delta", thinned([1e-5, 1e-8, 1e-11], every=2))
+@pytest.mark.parametrize(
+    ("q", "scale", "count"), thinned([(0.1, 0.2, 3), (0.5, 0.2, 5), (0.9, 1.0, 4), (0.01, 5.0, 3), (0.3, 0.1, 7)], every=5)
+)
+def test_the_ends_by_the_largest_losses_meet_the_grids_bracket(q, scale, count, delta):
+    found = FftProfile(leaves(sampled(q, scale, count)))
+    low, high = found._from_largest(math.log(delta))
+    grid = found._epsilon(math.log(delta))
+    assert max(low, grid[0]) <= min(high, grid[1])
+
+
+@pytest.mark.parametrize(("q", "scale", "count", "delta"), [(0.5, 1.0, 2, 1e-5), (0.01, 5.0, 5, 1e-8), (0.9, 0.2, 3, 1e-5)])
+def test_few_samples_near_their_largest_losses_need_no_grid(q, scale, count, delta, monkeypatch):
+    monkeypatch.setattr(FftProfile, "_epsilon", lambda *_: pytest.fail("a grid is laid"))
+    bound = profile(sampled(q, scale, count)).epsilon(delta)
+    assert 0.0 < bound.lower <= bound.upper <= bound.lower * (1.0 + 1e-6)
+
+
+def test_far_below_the_largest_losses_nothing_is_said_from_above():
+    pair = sampled_pair(0.3, 0.7)
+    assert epsilon_near_largest([(pair, 9)], 9 * largest_loss(pair), 0.0, -5.0) == 9 * largest_loss(pair)
 
 
 def test_improbable_largest_losses_still_decide_where_they_are_likelier_than_delta():

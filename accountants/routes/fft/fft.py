@@ -25,6 +25,7 @@ from zetadp.accountants.largest_loss import epsilon_from_largest, largest_loss
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Pair, narrowed, widened
 from zetadp.accountants.profile import Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
+from zetadp.accountants.routes.fft.near_largest import epsilon_near_largest
 from zetadp.accountants.routes.rdp.rdp import leaf_steps
 from zetadp.accountants.routes.single.coupled import is_surely_zero, log_total_variation
 from zetadp.mechanisms.base import Step
@@ -173,17 +174,27 @@ class FftProfile(PrivacyProfile):
         check_delta(delta)
         if is_surely_zero(self._parts, math.log(delta)):
             return Bound(lower=0.0, upper=0.0, route=self.route)
-        largest = max(self._largest)
-        if largest < math.inf:
-            low = max(epsilon_from_largest([(narrowed(pair), count) for pair, count in side], math.log(delta)) for side in self._sides)
-            if largest - low <= self._width * largest:
-                return Bound(lower=low, upper=largest, route=self.route)
+        if max(self._largest) < math.inf:
+            low, high = self._from_largest(math.log(delta))
+            if high - low <= self._width * high:
+                return Bound(lower=low, upper=high, route=self.route)
         _check_floor(math.log(delta))
         with within_floats(self.route):
             low, high = self._epsilon(math.log(delta))
         if high == math.inf:
             raise NumericalFloor("delta", delta, math.exp(SMALLEST_LOG_DELTA), "no lattice of reasonable size holds this event's losses")
         return Bound(lower=low, upper=high, route=self.route)
+
+    def _from_largest(self, log_delta: float) -> tuple[float, float]:
+        """What the finite largest losses alone say: 0 and their sum, or more."""
+        lows = [epsilon_from_largest([(narrowed(pair), count) for pair, count in side], log_delta) for side in self._sides]
+        sides = zip(self._sides, self._largest, lows, strict=True)
+        # A direction whose largest losses are below the other one's epsilon doesn't matter.
+        highs = [
+            largest if largest <= max(lows) else epsilon_near_largest([(widened(pair), n) for pair, n in side], largest, low, log_delta)
+            for side, largest, low in sides
+        ]
+        return max(lows), max(highs)
 
     def _epsilon(self, log_delta: float) -> tuple[float, float]:
         def ends(layer: Layer) -> tuple[float, float]:
