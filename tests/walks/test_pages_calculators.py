@@ -176,6 +176,6 @@ def test_any_event_is_answered_as_json_and_refused_in_the_services_words(opened:
     page.fill("#event", '{"kind": "repeated", "count": 0, "event": {"kind": "non_private", "reason": "none"}}')
     page.locator("#event-problem", has_text="event.count: ").wait_for()
     assert page.locator("#answer.stale").count() == 1
-    page.select_option("#example", label="release")
+    page.select_option("#example", label="One release")
     settle(page)
     assert headline(page) == first
