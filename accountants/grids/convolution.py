@@ -109,8 +109,14 @@ class TiltedLaw:
         return np.asarray(np.bincount(self.index[part] % size, weights=self.weights[part], minlength=size), dtype=np.float64)
 
     def log_moment(self, step: float, part: slice) -> float:
-        """log of an upper bound on sum w_k e^{step k} over part of the weights."""
-        turned = step * self.index[part] + np.log(np.maximum(self.weights[part], 1e-300))
+        """log of an upper bound on sum w_k e^{step k} over part of the weights.
+
+        A weight that vanished counts as 1e-300, except for step < 0, which is asked for what wraps around: 0 doesn't. (4.7)
+        """
+        index, weights = self.index[part], self.weights[part]
+        if step < 0.0:
+            index, weights = index[weights > 0.0], weights[weights > 0.0]
+        turned = step * index + np.log(np.maximum(weights, 1e-300))
         if len(turned) == 0:
             return -math.inf
         peak = float(turned.max())

@@ -34,6 +34,12 @@ MOST_NODES = 2**20
 
 _MOST_TRIALS = 4000
 
+_AT_END = 4.0
+"""Steps from an end of the losses within which a law begins or ends there."""
+
+_ATOM_ERROR = 1e-12
+"""About how well the place of an atom is known, relative to its loss."""
+
 _LEAST_GROWTH = 1.05
 """A step that is too fine grows by at least this factor."""
 
@@ -102,7 +108,7 @@ class Plan:
         lower = None
         if both:
             laws = tuple(
-                (_lower_law(stretched(pair, -self._error), leaf, start, step, index), count)
+                (_lower_law(stretched(pair, -self._error), leaf, start, step, index, self.saddle.tilt), count)
                 for (pair, count), (leaf, _), (start, index) in zip(self._pairs, self._estimates.leaves, lattices, strict=True)
             )
             if all(len(law.masses) for law, _ in laws):
@@ -153,9 +159,9 @@ class Plan:
         anchor = first
         if leaf.atoms:
             anchor = leaf.atoms[0]
-        elif leaf.high - last < 4.0 * step:
+        elif leaf.high - last < _AT_END * step:
             anchor = leaf.high
-        elif first - leaf.low < 4.0 * step:
+        elif first - leaf.low < _AT_END * step:
             anchor = leaf.low
         start = anchor - step * math.ceil((anchor - first) / step - 1e-9)
         return start if start < -1e-6 * step else start - step * math.ceil(start / step + 1.0)
@@ -186,26 +192,45 @@ class Plan:
         )
 
 
-def _lower_law(pair: Pair, leaf: Losses, start: float, step: float, index: Indices) -> GridLaw:
-    """The lower law of one leaf, its nodes moved down a little.
+def _lower_law(pair: Pair, leaf: Losses, start: float, step: float, index: Indices, tilt: float) -> GridLaw:
+    """The lower law of one leaf, of several placements of its nodes the one that loses least.
 
-    Atoms must not be below their nodes, nor so close above them that rounding hides it: hence 1e-9 of a step. If that leaves nothing,
-    nearly all of a sparse release is inside one cell at an end of its losses; a node then goes where those outcomes are when merged.
+    Atoms must not be below their nodes, nor so close above them that rounding hides it: hence 1e-9 of a step, or more of it where losses
+    are large beside a step. What is inside one cell moves down to its node, unless a node is where those outcomes are when merged: nearly
+    all of a sparse release may be at an end of its losses. (3.6)
     """
-    law = Lattice(pair, start - 1e-9 * step, step, index).lower()
-    if len(law.masses) > 0 or leaf.atoms:
-        return law
+    below = max(1e-9 * step, _ATOM_ERROR * max((abs(atom) for atom in leaf.atoms), default=0.0))
+    laws = [Lattice(pair, start - below, step, index).lower()]
+    if (moved := _merging(pair, leaf, start, step, index)) is not None:
+        laws.append(moved.lower())
+    return max(laws, key=lambda law: _size(law, tilt))
+
+
+def _merging(pair: Pair, leaf: Losses, start: float, step: float, index: Indices) -> Lattice | None:
+    """A lattice with a node where the outcomes next to an end of the losses are when merged; None if no node is near an end."""
     if start - leaf.low < 0.5 * step:
         merged = start
         for _ in range(4):
             merged = merged_below(pair, merged + 0.5 * step)
-        moved = merged + 1e-9 * step
-    else:
+        # Outcomes before the node are moved up to it, which takes another one before them.
+        moved, index = merged + 1e-9 * step - step, np.append(0, index + 1)
+    elif not leaf.atoms and leaf.high - float(leaf.losses[-1]) < _AT_END * step:
         merged = leaf.high
         for _ in range(4):
             merged = merged_above(pair, merged - 0.5 * step)
         moved = merged - 1e-9 * step - step * math.ceil((merged - start) / step)
-    return Lattice(pair, moved, step, index).lower() if moved < -1e-12 * step else law
+    else:
+        return None
+    return Lattice(pair, moved, step, index) if moved < -1e-12 * step else None
+
+
+def _size(law: GridLaw, tilt: float) -> float:
+    """log of the law's moment: of two laws below the same pair the one with the larger loses less. No number where there is no law."""
+    if len(law.masses) == 0:
+        return -math.inf
+    exponent = np.log(law.masses) + tilt * (law.start + law.step * law.index)
+    peak = float(exponent.max())
+    return peak + math.log(float(np.exp(exponent - peak).sum()))
 
 
 def merged_below(pair: Pair, edge: float) -> float:

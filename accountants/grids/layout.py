@@ -20,6 +20,9 @@ REACH, WIDE_REACH = 2.0, 4.0
 """How far from epsilon to both sides delta is computed, over the tilt: for one answer, or for many."""
 
 _COARSE_POINTS = 4096
+_FAR = 10.0
+"""How many of its lengths a tilted law is from 0 that is composed apart from it."""
+
 _SPARE_NATS = 14.0
 _FAR_NATS = 22.0
 """How far, as a logarithm, the whole tilted law may be above what matters of it before its rounding hides that."""
@@ -311,6 +314,9 @@ class Estimates:
         """(losses, approximate log delta at them), on a lattice of a few thousand points."""
         left, right = (edge.loss for edge in self.edges(saddle))
         low, high = min(left, -0.1 * (right - left)), max(right, saddle.epsilon + 20.0 / saddle.tilt)
+        if left > _FAR * (right - left):
+            # A tilted law that is so narrow, and so far from 0, would be within few steps.
+            low = min(left, saddle.epsilon - 20.0 / saddle.tilt)
         step = (high - low) / _COARSE_POINTS
         split = self.split(saddle.excess, saddle.epsilon, saddle.log_delta)
         start = scale = 0.0

@@ -54,7 +54,7 @@ class Losses:
         """
         with np.errstate(under="ignore"):
             beyond = np.cumsum(np.exp(self.log_weights[::-1]))[::-1]
-        last = int(np.flatnonzero(beyond > math.exp(max(log_probability, -650.0)))[-1]) + 2
+        last = int(np.flatnonzero(beyond > math.exp(max(log_probability, -700.0)))[-1]) + 2
         first = max(int(np.argmax(np.cumsum(np.exp(self.log_weights)) > _LEAST_MASS)) - 1, 0)
         return Losses(self.losses[first:last], self.log_weights[first:last], self.atoms, self.low, self.high)
 

@@ -34,8 +34,8 @@ from zetadp.mechanisms.numerics.logspace import log_add
 
 ROUTE = "fft"
 
-SMALLEST_LOG_DELTA = -600.0
-"""Below e^-600 masses underflow."""
+SMALLEST_LOG_DELTA = -680.0
+"""Below it delta is nearly as small as what is added for underflow."""
 
 SMALLEST_DISTANCE, LARGEST_DISTANCE = 1e-12, 1e3
 """Distances of P from Q, in units of the noise, whose losses fit on a lattice."""

@@ -1,0 +1,56 @@
+"""Grids for extreme questions: where nearly all outcomes are within a step, decide by the thousandth of a loss, or hardly ever happen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.accountants.events import laplace, replace_one_gaussian, training
+from tests.selection import chosen
+from zetadp.accountants import Grouped, PoissonSampled, Repeated, profile
+from zetadp.accountants.grids.convolution import TiltedLaw
+from zetadp.accountants.grids.grid import GridLaw
+
+
+def sampled(probability, release, count, group=1):
+    event = Repeated(count=count, event=PoissonSampled(probability=probability, event=release))
+    return Grouped(size=group, unit="user", event=event) if group > 1 else event
+
+
+# Their epsilons were [1.8506413e-4, 1.8506657e-4], [0, .26660562], [85.460808, 85.462143], [.011614335, .01161683], [0, 10179.7].
+# Truths: the last to 50 digits, by its moment function in ball arithmetic; the others by floats on lattices of three steps on which every
+# outcome is split between neighbours so that P's and Q's mass are kept, extrapolated: to about ten digits.
+LAPLACE = [
+    (4.6636115441452353e-07, 0.13236639415822707, 767, 1, 0.00012999017138107813, 0.00018506655495),
+    (0.0001576389197383985, 0.6059557593829218, 134, 3, 2.7218309905599124e-212, 0.2665882575),
+    (0.0008801257320422604, 0.056833818794281614, 13, 8, 7.636160426163386e-13, 85.4621429622),
+]
+CASES = [
+    *(
+        pytest.param(sampled(q, laplace(scale), count, group), delta, truth, id=f"laplace-{count}")
+        for q, scale, count, group, delta, truth in LAPLACE
+    ),
+    pytest.param(training(1.0564166104960022e-06, 0.31984551576280346, 792), 3.985250966751031e-05, 0.011616816367, id="gaussian-792"),
+    pytest.param(
+        sampled(0.024880295745366647, replace_one_gaussian(0.053605490139578105), 4, 3),
+        4.715235635404955e-292,
+        10166.90466607998,
+        id="gaussian-4",
+    ),
+]
+
+
+@pytest.mark.parametrize(("event", "delta", "truth"), chosen(CASES, [CASES[1], *CASES[3:]]))
+def test_extreme_questions_have_narrow_brackets(event, delta, truth):
+    bound = profile(event, accountant="fft").epsilon(delta)
+    assert bound.lower <= truth * (1.0 + 1e-9)
+    assert truth * (1.0 - 1e-9) <= bound.upper
+    assert bound.upper - bound.lower <= 1e-5 * bound.upper
+
+
+def test_weights_that_vanish_have_no_part_in_what_wraps_around():
+    law = GridLaw(-1.0, 1.0, np.array([0, 2000]), np.array([0.9, 0.1]), 0.0)
+    tilted = TiltedLaw(law, 1.0, grow=False)
+    assert tilted.weights[0] == 0.0
+    assert tilted.log_moment(-0.5, slice(None)) == pytest.approx(-1000.0, abs=1e-6)
+    assert tilted.log_moment(0.5, slice(None)) >= 1000.0
