@@ -87,6 +87,16 @@ class Accountant(ABC):
         return self.unsupported_of_all(dict(chosen.parts))
 
     @final
+    def of_pairs(self, parts: Mapping[Leaf, int]) -> PrivacyProfile:
+        """The profile of the pairs that bound these leaves, which are none of shuffled batches, with the pairs' own lower ends.
+
+        For whoever replaces those where pairs are only bounds, as ``of_parts`` does. Raises UnsupportedEvent as ``profile`` does.
+        """
+        if (reason := self.unsupported_parts(parts)) is not None:
+            raise UnsupportedEvent(self.name, reason)
+        return self._profile(parts)
+
+    @final
     def of_all(self, parts: Mapping[Leaf, int]) -> PrivacyProfile:
         """The profile of leaves with their counts, of which some may fail."""
         rest, failure = split(parts)

@@ -140,7 +140,7 @@ class RoutedProfile(PrivacyProfile):
         """The route's profile, computed at the first query, or the reason why there is none."""
         if accountant.name not in self._known:
             try:
-                self._known[accountant.name] = accountant.of_parts(self._parts)
+                self._known[accountant.name] = accountant.of_pairs(self._parts)
             except UnsupportedEvent as reason:
                 self._known[accountant.name] = _without_frames(reason)
         return self._known[accountant.name]
