@@ -228,6 +228,20 @@ class FftProfile(PrivacyProfile):
             self._silent.append((epsilon, high))
         return DeltaBound(log_lower=low, log_upper=min(high, 0.0), route=self.route)
 
+    def log_delta_upper(self, epsilon: float) -> float:
+        """The upper end alone, by laws above at the step that should do: those below cost more, and trade-offs ask at dozens of epsilons."""
+        check_epsilon(epsilon)
+        if epsilon == math.inf:
+            return -math.inf
+        with within_floats(self.route):
+            plans = [
+                Plan(side, *Estimates.for_epsilon(side, epsilon))
+                for side, largest in zip(self._sides, self._largest, strict=True)
+                if epsilon < largest
+            ]
+            high = _largest_upper(plans, epsilon)
+        return min(high, log_total_variation(self._parts), 0.0)
+
     def _silent_upper(self, epsilon: float) -> tuple[float, float] | None:
         """Beyond an epsilon without a lower end (such as a largest loss), the upper ends of earlier laws are used and none is composed."""
         bounds = [log_upper for at, log_upper in self._silent if at <= epsilon]
@@ -333,6 +347,22 @@ def unsupported_parts(parts: Mapping[Leaf, int]) -> str | None:
     if sum(parts.values()) > MOST_RELEASES:
         return f"more than {MOST_RELEASES:.0e} releases: their rounding errors would swamp the result"
     return None
+
+
+def _largest_upper(plans: Sequence[Plan], epsilon: float) -> float:
+    """The largest of the directions' upper ends: coarse ones, of which those are refined that may be the largest."""
+
+    def upper(plan: Plan, wider: float) -> float:
+        deadline.check()
+        return log_delta_bound(plan.layer(plan.step(1.0 / plan.saddle.tilt) * wider, False).upper, epsilon)
+
+    coarse = sorted(((upper(plan, _COARSE if len(plans) > 1 else 1.0), number) for number, plan in enumerate(plans)), reverse=True)
+    found = -math.inf
+    for high, number in coarse:
+        if high <= found:
+            break
+        found = max(found, min(high, upper(plans[number], 1.0)) if len(plans) > 1 else high)
+    return found
 
 
 def _is_hopeless(layer: Layer) -> bool:
