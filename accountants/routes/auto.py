@@ -201,7 +201,7 @@ class AutoAccountant(Accountant):
 
     def _profile(self, parts: Mapping[Leaf, int]) -> PrivacyProfile:
         if self._closed.unsupported_parts(parts) is None:
-            return self._closed.of_parts(parts)
+            return self._closed.of_pairs(parts)
         # One release has a closed form. If rounding limits it, a grid has the same rounding after a thousand times the work.
         is_single = self._others[0].unsupported_parts(parts) is None
         return RoutedProfile(parts, self._of_one if is_single else self._of_several)

@@ -14,9 +14,9 @@ from tests.accountants.events import gaussian, laplace
 from tests.accountants.test_dominating import both_orders, noise_density
 from tests.mechanisms.local import local_gaussian
 from tests.selection import thinned
-from zetadp.accountants import Composed, Event, Grouped, PoissonSampled, RandomlyAllocated, Release, Repeated, Shuffled, profile
+from zetadp.accountants import Composed, Event, Grouped, PoissonSampled, RandomlyAllocated, Release, Repeated, Shuffled, accountant, profile
 from zetadp.accountants.allocation.curve import AllocationCurve, curve_of
-from zetadp.accountants.allocation.groups import squared_moves
+from zetadp.accountants.allocation.groups import lower_parts, squared_moves
 from zetadp.accountants.allocation.summand import ETA, Summand
 from zetadp.accountants.densities import GAUSSIAN, LAPLACE
 from zetadp.accountants.densities.mixtures import Mixture
@@ -230,6 +230,13 @@ def test_a_groups_bracket_holds_one_record_and_is_far_below_a_whole_release():
     total = profile(Repeated(count=10, event=gaussian(2.0 * math.sqrt(100.0) / 3.0))).epsilon(1e-5)
     assert one.upper < total.lower * (1.0 - 1e-9) < found.lower * (1.0 + 1e-9) <= found.upper < 1.5 * found.lower
     assert found.upper < 0.1 * profile(grouped(3, 1, gaussian(2.0), 10)).epsilon(1e-5).lower
+
+
+def test_a_groups_lower_ends_are_found_once(monkeypatch):
+    asked = []
+    monkeypatch.setattr(accountant, "lower_parts", lambda parts: asked.append(parts) or lower_parts(parts))
+    profile(grouped(2, 2, gaussian(8.0), 2)).epsilon(1e-5)
+    assert len(asked) == 1
 
 
 def test_groups_compose_with_other_releases_and_with_shuffled_batches():

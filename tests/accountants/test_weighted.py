@@ -177,6 +177,14 @@ def test_probabilities_that_sum_to_1_leave_the_first_what_the_others_leave():
     assert found.upper >= float(exact) * (1.0 - 1e-12)
 
 
+def test_a_grids_upper_end_alone_is_hardly_above_the_bracket():
+    found = profile(Repeated(count=20, event=weighted(noise())), "fft")
+    for epsilon in (0.0, 0.3, 2.0):
+        both = found.delta(epsilon)
+        assert both.log_lower <= found.log_delta_upper(epsilon) <= both.log_upper + 1e-5
+    assert found.log_delta_upper(math.inf) == -math.inf
+
+
 def test_several_releases_of_the_same_shares_are_one():
     both = profile(weighted(Composed(events=(noise(scale=2.0), noise(scale=2.0))))).epsilon(1e-6)
     one = profile(weighted(noise(scale=math.sqrt(2.0)))).epsilon(1e-6)
