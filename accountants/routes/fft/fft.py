@@ -229,7 +229,7 @@ class FftProfile(PrivacyProfile):
         return DeltaBound(log_lower=low, log_upper=min(high, 0.0), route=self.route)
 
     def log_delta_upper(self, epsilon: float) -> float:
-        """The upper end alone, by laws above at the step that should do: those below cost more, and trade-offs ask at dozens of epsilons."""
+        """The upper end alone, by laws above at the step that should do: those below cost more, and a trade-off asks dozens of times."""
         check_epsilon(epsilon)
         if epsilon == math.inf:
             return -math.inf
