@@ -3,6 +3,8 @@ r"""A federation over Flower's own server, on this machine: sites from their com
 from __future__ import annotations
 
 import signal
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -11,10 +13,15 @@ from tests.trainer.federation_by_hand import FLOWER, Federation, until, zetadp
 from zetadp.app.certificates.facts.statement import Statement
 from zetadp.app.certificates.signing.envelope import Envelope
 from zetadp.app.certificates.words.reading import Reading
+from zetadp.app.cli.federation.rehearsal import free_port
 from zetadp.trainer import load_train
 from zetadp.trainer.request import RESULT
+from zetadp.trainer.sites.flower import bundles
+from zetadp.trainer.sites.flower_line import FlowerLine
 from zetadp.trainer.sites.forms import form_of
+from zetadp.trainer.sites.keys import make_key
 from zetadp.trainer.sites.record import checked_statements
+from zetadp.trainer.sites.settings import CoordinatorSettings
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
 from zetadp.trainer.specs.report import RunReport
 
@@ -72,3 +79,25 @@ def test_three_sites_by_hand_survive_kills_and_equal_the_simulation(tmp_path: Pa
     plain = FederatedZetaDpSgd.model_validate(dict(federation.spec) | {"transport": "simulated", "federation": None})
     load_train(plain)(plain, plain.plan(), federation.runtime, tmp_path / "plain", report=lambda _event: None, should_stop=lambda: False)
     assert (artifacts / "model.safetensors").read_bytes() == (tmp_path / "plain" / "artifacts" / "model.safetensors").read_bytes()
+
+
+def _status(port: int, path: str, body: bytes) -> int:
+    try:
+        urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{port}{path}", body), timeout=30.0)
+    except urllib.error.HTTPError as error:
+        return error.code
+    return 200
+
+
+def test_a_server_gives_and_takes_messages_of_nobody_that_shows_no_key(tmp_path: Path) -> None:
+    make_key(tmp_path / "key.pem")
+    port = free_port()
+    given = {"key": tmp_path / "key.pem", "listen": f"127.0.0.1:{port}", "insecure": True, "flower": FLOWER}
+    with FlowerLine(CoordinatorSettings.model_validate(given), tmp_path / "flower", lambda: None):
+        # In protobuf: a field of bytes, with the parts of an empty request for messages.
+        parts = bundles.joined([b"", b""])
+        body = b"\x0a" + bytes([len(parts)]) + parts
+        for path in (bundles.NODE_PULL, bundles.NODE_PUSH, bundles.RELAY_PULL, bundles.RELAY_PUSH):
+            assert _status(port, path, body) == 401
+            assert _status(port, path, b"\x0a\x09" + (2**40).to_bytes(8, "big") + b"!") == 400
+            assert _status(port, path, b"no protobuf") == 400

@@ -129,7 +129,8 @@ def submit_relay(
     (app / "zetadp_relay").mkdir(parents=True)
     (app / "pyproject.toml").write_text(_PROJECT)
     (app / "zetadp_relay" / "__init__.py").write_text('"""Relay."""\n')
-    shutil.copyfile(FOLDER / "relay.py", app / "zetadp_relay" / "relay.py")
+    for name in ("relay.py", "bundles.py"):
+        shutil.copyfile(FOLDER / name, app / "zetadp_relay" / name)
     assert settings.listen is not None  # whoever starts it has looked
     port = settings.listen.rsplit(":", 1)[1]
     trusted = "insecure = true" if settings.insecure else f'root-certificates = "{settings.root_certificate}"'

@@ -4,7 +4,7 @@ r"""A site's side of Flower: takes messages from the coordinator's SuperLink to 
 
 It speaks as a SuperNode does, through Flower's own connection, and keeps running: Flower's own SuperNode starts a process for each message,
 which takes seconds, and runs there whatever code the server sends. This one never fetches code: a message is bytes, and so is its answer.
-It opens no port, and ends with its standard input.
+It opens no port, and ends with its standard input. Messages come and go whole (``bundles.py``).
 """
 
 from __future__ import annotations
@@ -17,18 +17,25 @@ import threading
 import time
 from pathlib import Path
 
+import bundles
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.app import ConfigRecord, Message, RecordDict
-from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree, no_object_id_recompute
-from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents, iterate_object_tree, pull_objects, push_objects
+from flwr.proto.fleet_pb2 import PullMessagesRequest, PullMessagesResponse, PushMessagesRequest, PushMessagesResponse
+from flwr.proto.message_pb2 import PushObjectRequest
+from flwr.supercore.inflatable.inflatable_object import (
+    get_all_nested_objects,
+    get_object_tree,
+    iterate_object_tree,
+    no_object_id_recompute,
+)
+from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from flwr.supernode import fleet_http_connection
+from flwr.supernode.fleet_http_client import FleetHttpClient
+from google.protobuf.wrappers_pb2 import BytesValue
 
-LEAST_PAUSE, MOST_PAUSE = 0.005, 0.1
-"""Seconds between two looks for a message: at least, and at most."""
-EARLY = 0.8
-"""Of the time that the message before took to come, after which this one is looked for closely."""
-UPLOAD_SECONDS = 60.0
+LEAST_SECONDS = 0.1
+"""Between two requests for a message, if the server doesn't wait for one."""
 
 
 def ask(path: str, body: bytes) -> bytes:
@@ -48,6 +55,29 @@ def ask(path: str, body: bytes) -> bytes:
         return bytes(answer)
 
 
+class Bundled(FleetHttpClient):
+    """Flower's client, whose messages come and go with their parts: those of the last one that came, and of the next one that goes."""
+
+    contents: list[bytes] = []  # noqa: RUF012 (a process has one client)
+    objects: list[PushObjectRequest] = []  # noqa: RUF012
+    _seen = ""
+
+    def PullMessages(self, request: PullMessagesRequest) -> PullMessagesResponse:  # noqa: N802 (Flower's name)
+        first, *contents = self._asked(bundles.NODE_PULL, [request.SerializeToString(), self._seen.encode()])
+        found = PullMessagesResponse.FromString(first)
+        if found.messages_list:
+            self._seen, Bundled.contents = found.messages_list[0].metadata.message_id, contents
+        return found
+
+    def PushMessages(self, request: PushMessagesRequest) -> PushMessagesResponse:  # noqa: N802
+        self._asked(bundles.NODE_PUSH, [request.SerializeToString(), *(one.SerializeToString() for one in Bundled.objects)])
+        return PushMessagesResponse()
+
+    def _asked(self, path: str, parts: list[bytes]) -> list[bytes]:
+        request = BytesValue(value=bundles.joined(parts))
+        return bundles.split(self._unary_unary(path=path, rpc_method=path, request=request, response_type=BytesValue).value)
+
+
 def main() -> None:
     """Serves until the connection ends; whoever started it starts it again."""
     parser = argparse.ArgumentParser()
@@ -61,6 +91,7 @@ def main() -> None:
     # A node without a key gets one for this connection. Flower's own would be of P-384: every request is signed, and the server checks a
     # signature of P-256, which `ssh-keygen` makes too, in a fifth of the time. What a node sends counts only with its site's signature.
     fleet_http_connection.generate_key_pairs = _new_keys
+    fleet_http_connection.FleetHttpClient = Bundled
     keys = None
     if options.node_key is not None:
         private = load_ssh_private_key(Path(options.node_key).read_bytes(), None)
@@ -69,19 +100,16 @@ def main() -> None:
     with fleet_http_connection.http_request_response(
         options.superlink, options.insecure, certificates, keys, max_retries=8, max_wait_time=20.0
     ) as connection:
-        node, receive, send, _run, _fab, pull, push, confirm = connection
+        node, receive, send, *_others = connection
         sys.stdout.write(f"connected as node {node}\n")
         sys.stdout.flush()
-        usual, answered = 0.0, time.monotonic()
         while True:
+            began = time.monotonic()
             found = receive()
-            waited = time.monotonic() - answered
-            if found is None:
-                time.sleep(_pause(waited, usual))
-                continue
-            usual = waited
-            _answer(options.socket, found, pull, push, confirm, send)
-            answered = time.monotonic()
+            if found is not None:
+                _answer(options.socket, found, send)
+            elif (left := began + LEAST_SECONDS - time.monotonic()) > 0.0:
+                time.sleep(left)
 
 
 def _new_keys() -> tuple[ec.EllipticCurvePrivateKey, ec.EllipticCurvePublicKey]:
@@ -89,33 +117,21 @@ def _new_keys() -> tuple[ec.EllipticCurvePrivateKey, ec.EllipticCurvePublicKey]:
     return private, private.public_key()
 
 
-def _pause(waited: float, usual: float) -> float:
-    """Until the next look: each is a request that the server works at, so most are made about when a message is due."""
-    due = EARLY * usual
-    return min(MOST_PAUSE, due - waited if waited < due - LEAST_PAUSE else max(LEAST_PAUSE, (waited - due) / 4.0))
-
-
-def _answer(path: str, found: tuple, pull, push, confirm, send) -> None:
-    message, tree = found
-    run = message.metadata.run_id
-    # The message may be announced before all of it has arrived.
-    contents = pull_objects(
-        [part.object_id for part in iterate_object_tree(tree)],
-        lambda part: pull(run, part),
-        max_time=UPLOAD_SECONDS,
-        max_tries_per_object=None,
-        initial_backoff=0.005,
-        backoff_cap=0.1,
-    )
-    confirm(run, tree.object_id)
-    whole = inflate_object_from_contents(tree.object_id, contents)
+def _answer(path: str, found: tuple, send) -> None:
+    tree = found[1]
+    parts = [part.object_id for part in iterate_object_tree(tree)]
+    whole = inflate_object_from_contents(tree.object_id, dict(zip(parts, Bundled.contents, strict=True)))
     whole.metadata.__dict__["_message_id"] = tree.object_id
     body = whole.content.config_records["zetadp"]["body"]
     answer = Message(content=RecordDict({"zetadp": ConfigRecord({"body": ask(path, body)})}), reply_to=whole)
     answer.metadata.__dict__["_message_id"] = answer.object_id
     with no_object_id_recompute():
-        wanted, session = send(answer, get_object_tree(answer), 0.0)
-        push_objects(get_all_nested_objects(answer), lambda part, content: push(run, session, part, content), object_ids_to_push=wanted)
+        run = whole.metadata.run_id
+        Bundled.objects = [
+            PushObjectRequest(run_id=run, object_id=name, object_content=part.deflate())
+            for name, part in get_all_nested_objects(answer).items()
+        ]
+        send(answer, get_object_tree(answer), 0.0)
 
 
 def _end_with_input() -> None:

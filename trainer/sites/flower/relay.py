@@ -7,19 +7,31 @@ from __future__ import annotations
 
 import select
 import socket
+import threading
 import time
-from functools import partial
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.app.message import remove_content_from_message
+from flwr.common.constant import SUPERLINK_NODE_ID
+from flwr.common.serde import message_to_proto
+from flwr.proto.message_pb2 import PushObjectRequest
+from flwr.proto.node_pb2 import Node
+from flwr.proto.runtime_pb2 import PullAppMessagesRequest, PullAppMessagesResponse, PushAppMessagesRequest
 from flwr.serverapp import Grid, ServerApp
-from flwr.superlink.grid import http_grid
+from flwr.supercore.inflatable.inflatable_object import (
+    get_all_nested_objects,
+    get_object_tree,
+    iterate_object_tree,
+    no_object_id_recompute,
+)
+from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
+from google.protobuf.wrappers_pb2 import BytesValue
+from zetadp_relay import bundles  # as the app's folder has it beside this file
 
-LOOK_SECONDS = 0.02
 NODES_SECONDS = 0.5
 """How often it looks for nodes that came."""
 LIFE_SECONDS = 3600.0
 """Of a message that nobody takes."""
-UPLOAD_SECONDS = 60.0
 
 app = ServerApp()
 
@@ -27,55 +39,88 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Until the training process closes the socket."""
-    # An answer may be announced before all of it has arrived; by default Flower looks again after a second.
-    http_grid.pull_objects = partial(http_grid.pull_objects, max_time=UPLOAD_SECONDS, initial_backoff=0.005, backoff_cap=0.1)
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(context.run_config["socket"]))
         _Relay(grid, connection).run()
 
 
 class _Relay:
+    """Takes the newest request to every node once, and in a thread of its own passes on whatever comes back."""
+
     def __init__(self, grid: Grid, connection: socket.socket) -> None:
         self._grid, self._connection = grid, connection
         self._body: bytes | None = None
         self._sent: set[int] = set()
-        self._waiting: set[str] = set()
+        self._nodes: list[int] = []
         self._looked = 0.0
+        self._failed: BaseException | None = None
 
     def run(self) -> None:
-        """Sends the newest request to every node once, and passes on whatever comes back."""
+        threading.Thread(target=self._pass_on, daemon=True).start()
         while True:
-            readable, _, _ = select.select([self._connection], [], [], LOOK_SECONDS)
-            if readable:
+            left = self._looked + NODES_SECONDS - time.monotonic()
+            if select.select([self._connection], [], [], max(0.0, left))[0]:
                 body = self._received()
                 if body is None:
-                    return
-                self._body, self._looked = body, 0.0
+                    break
+                self._body = body
                 self._sent.clear()
-            self._send()
-            if self._waiting:
-                self._pull()
+                self._send()
+            if time.monotonic() - self._looked >= NODES_SECONDS:
+                self._nodes = list(self._grid.get_node_ids())
+                self._looked = time.monotonic()
+                self._send()
+        if self._failed is not None:
+            raise self._failed
 
     def _send(self) -> None:
-        if self._body is None or time.monotonic() - self._looked < NODES_SECONDS:
-            return
-        self._looked = time.monotonic()
-        new = [node for node in self._grid.get_node_ids() if node not in self._sent]
-        if not new:
+        new = [node for node in self._nodes if node not in self._sent]
+        if self._body is None or not new:
             return
         content = RecordDict({"zetadp": ConfigRecord({"body": self._body})})
         messages = [Message(content=content, message_type="query", dst_node_id=node, ttl=LIFE_SECONDS) for node in new]
-        self._waiting.update(number for number in self._grid.push_messages(messages) if number)
+        asked, objects = PushAppMessagesRequest(), {}
+        with no_object_id_recompute():
+            for message in messages:
+                message.metadata.__dict__["_message_id"] = message.object_id
+                asked.messages_list.append(message_to_proto(remove_content_from_message(message)))
+                asked.message_object_trees.append(get_object_tree(message))
+                objects |= get_all_nested_objects(message)
+            run, here = messages[0].metadata.run_id, Node(node_id=SUPERLINK_NODE_ID)
+            contents = [
+                PushObjectRequest(node=here, run_id=run, object_id=name, object_content=one.deflate()).SerializeToString()
+                for name, one in objects.items()
+            ]
+        self._asked(bundles.RELAY_PUSH, [asked.SerializeToString(), *contents])
         self._sent.update(new)
 
+    def _pass_on(self) -> None:
+        try:
+            while True:
+                self._pull()
+        except BaseException as failed:  # the other thread raises it
+            self._failed = failed
+            # Which wakes the other thread too.
+            self._connection.shutdown(socket.SHUT_RDWR)
+
     def _pull(self) -> None:
-        for message in self._grid.pull_messages(list(self._waiting)):
-            self._waiting.discard(message.metadata.reply_to_message_id)
+        first, *contents = self._asked(bundles.RELAY_PULL, [PullAppMessagesRequest().SerializeToString()])
+        found, place = PullAppMessagesResponse.FromString(first), 0
+        for tree in found.message_object_trees:
+            parts = [part.object_id for part in iterate_object_tree(tree)]
+            own = dict(zip(parts, contents[place : place + len(parts)], strict=True))
+            place += len(parts)
+            message = inflate_object_from_contents(tree.object_id, own)
             if message.has_content():
                 records = message.content.config_records
                 body = records["zetadp"].get("body") if "zetadp" in records else None
                 if isinstance(body, bytes):
                     self._connection.sendall(len(body).to_bytes(8, "big") + body)
+
+    def _asked(self, path: str, parts: list[bytes]) -> list[bytes]:
+        request = BytesValue(value=bundles.joined(parts))
+        client = self._grid._runtime_client
+        return bundles.split(client._unary_unary(path=path, rpc_method=path, request=request, response_type=BytesValue).value)
 
     def _received(self) -> bytes | None:
         length = self._bytes(8)
