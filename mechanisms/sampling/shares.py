@@ -36,7 +36,7 @@ class ShareGrid:
       factor: a; a value times it is rounded.
       held: B; larger products are held.
       widened: by how much the noise is wider than what is accounted for; slightly above 1.
-      width: bytes of a sum's integers.
+      width: bits of a sum's integers.
     """
 
     honest: int
@@ -78,7 +78,7 @@ class ShareGrid:
         length = math.ceil(math.log2(largest)) + 1
         if length > MOST_BITS:
             raise InvalidParameter("noise", f"such that sums have at most {MOST_BITS} bits", length)
-        return cls(honest, bits, factor, held, 1.0 / kept, -(-length // 8))
+        return cls(honest, bits, factor, held, 1.0 / kept, length)
 
     @property
     def step(self) -> float:
@@ -98,12 +98,12 @@ _Integers = TypeVar("_Integers", bound=Shifted)
 
 
 def centred(integers: _Integers, width: int) -> _Integers:
-    r"""The integers of least size that are the same modulo 2^(8 width), in [-2^(8 width - 1), 2^(8 width - 1)).
+    r"""The integers of least size that are the same modulo 2^width, in [-2^(width - 1), 2^(width - 1)).
 
     Args:
-      width: 1 to 8.
+      width: 1 to 64.
     """
-    shift = 64 - 8 * width
+    shift = 64 - width
     return (integers << shift) >> shift
 
 

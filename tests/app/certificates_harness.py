@@ -23,6 +23,7 @@ from zetadp.app.kit.settings import Settings
 from zetadp.mechanisms import RandomOrigin
 from zetadp.trainer import AnyTrainingSpec, RuntimeSpec
 from zetadp.trainer.data import data_set_facts
+from zetadp.trainer.sites.coding import packed_bytes
 from zetadp.trainer.sites.messages import FIRST, Opened, digest, opened, sealed
 from zetadp.trainer.sites.messages import Statement as Signed
 from zetadp.trainer.sites.proposal import Proposal
@@ -130,7 +131,8 @@ def site_key(name: str) -> Ed25519PrivateKey:
 def _stated(federation: Federation, proposal: Proposal, directory: Path) -> tuple[tuple[SiteRecord, ...], SignedProposal]:
     """The first site is silent; the others answer 13 rounds, the seventh too late."""
     record = FederationRecord(directory, federation)
-    width = 1 if proposal.plan.aggregation is None else share_grid(proposal.plan, PARAMETERS).width
+    width = 32 if proposal.plan.aggregation is None else share_grid(proposal.plan, PARAMETERS).width
+    payload = bytes(packed_bytes(PARAMETERS, width))
     previous = dict.fromkeys((site.name for site in federation.sites), FIRST)
     for number in range(1, 14):
         answers: dict[int, tuple[Signed, Opened]] = {}
@@ -142,11 +144,12 @@ def _stated(federation: Federation, proposal: Proposal, directory: Path) -> tupl
                 request="1" * 64,
                 numbers=PARAMETERS,
                 width=width,
-                payload=digest(b"123"),
+                size=len(payload),
+                payload=digest(payload),
                 previous=previous[site.name],
                 charged=number,
             )
-            found = opened(sealed(statement, b"123", site_key(site.name)))
+            found = opened(sealed(statement, payload, site_key(site.name)))
             previous[site.name], answers[place] = digest(found.header), (statement, found)
         if number == 7:
             for statement, found in answers.values():

@@ -61,7 +61,7 @@ def test_with_secure_sums_trust_is_in_enough_honest_sites_and_in_the_masks(tmp_p
     assert "can't break X25519, Ed25519, SHA-256, AES-256 or ChaCha20-Poly1305" in reading.trust
     assert "whole noise" not in reading.trust
     assert any(one.startswith("the keys that each site's operator entered for the other sites are") for one in reading.assumptions)
-    assert any(line.startswith("  In a round each site sent") and line.endswith("bytes under masks.") for line in reading.done())
+    assert any(line.startswith("  In a round each site sent") and " bits under masks, in " in line for line in reading.done())
 
 
 def test_each_site_is_named_with_what_it_stated(envelope: bytes) -> None:
@@ -69,7 +69,9 @@ def test_each_site_is_named_with_what_it_stated(envelope: bytes) -> None:
     north, south = _read(envelope).predicate.run.sites
     assert f"north, key {north.key}: 0 of 40 answers counted; what its ledger charged isn't known; " in line
     last = f"by its last statement, {south.statement}, it had charged 13 rounds, and may have charged more since"
-    assert f"south, key {south.key}: 12 of 40 answers counted, 1 more didn't count; {last}." in line
+    assert (
+        f"south, key {south.key}: 12 of 40 answers counted, 1 more didn't count, whose integers took 10000 bytes a round; {last}." in line
+    )
     assert "statements.jsonl" in {subject.name for subject in _read(envelope).subject}
 
 

@@ -94,7 +94,7 @@ def test_sums_have_room_for_every_sample_and_all_noise() -> None:
         grid = _grid(numbers)
         largest = grid.honest * grid.factor * 1.0 * most_sampled(660.0)
         noise = 2.0**grid.bits * math.sqrt(11) * math.sqrt(2.0 * math.log(numbers * 2.0**102))
-        assert largest + noise + 11 * (1 + grid.honest) < 2 ** (8 * grid.width - 1)
+        assert largest + noise + 11 * (1 + grid.honest) < 2 ** (grid.width - 1)
         assert grid.held >= grid.factor * most_sampled(660.0)
 
 

@@ -42,7 +42,7 @@ def signing(number: int) -> Ed25519PrivateKey:
     return Ed25519PrivateKey.from_private_bytes(bytes([number + 1]) * 32)
 
 
-def about(sites: int, dropouts: int, colluding: int, width: int = 4, session: str = "1" * 64) -> Sum:
+def about(sites: int, dropouts: int, colluding: int, width: int = 29, session: str = "1" * 64) -> Sum:
     """A sum of so many sites."""
     named = tuple(FederatedSite(name=f"s{number}", key=public_text(signing(number))) for number in range(sites))
     federation = Federation(name="made-up", coordinator=public_text(signing(-1)), sites=named)
@@ -51,9 +51,9 @@ def about(sites: int, dropouts: int, colluding: int, width: int = 4, session: st
     return Sum(federation=federation, aggregation=aggregation, session=session, ring=Ring(numbers=NUMBERS, width=width))
 
 
-def integers(number: int, width: int = 4) -> NDArray[np.int64]:
-    """What a site adds up: anything modulo 2^(8 width)."""
-    half = 2 ** (8 * width - 1)
+def integers(number: int, width: int = 29) -> NDArray[np.int64]:
+    """What a site adds up: anything modulo 2^width."""
+    half = 2 ** (width - 1)
     return np.random.default_rng(number).integers(-half, half - 1, NUMBERS, endpoint=True)
 
 
@@ -103,8 +103,8 @@ class Round:
 
 
 def plain(there: Collection[int], width: int) -> list[int]:
-    """The plain sum modulo 2^(8 width), centred."""
-    modulus = 2 ** (8 * width)
+    """The plain sum modulo 2^width, centred."""
+    modulus = 2**width
     sums = [sum(int(integers(number, width)[place]) for number in there) % modulus for place in range(NUMBERS)]
     return [value - modulus if value >= modulus // 2 else value for value in sums]
 

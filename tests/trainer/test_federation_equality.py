@@ -26,8 +26,9 @@ from zetadp.trainer.engine.run import MODEL, run
 from zetadp.trainer.request import why_not_repeatable
 from zetadp.trainer.site import site_of
 from zetadp.trainer.sites.agreements import agree, ledger_of
+from zetadp.trainer.sites.coding import decoded
 from zetadp.trainer.sites.keys import make_key, public_text
-from zetadp.trainer.sites.messages import RoundRequest, digest, sealed, unpack
+from zetadp.trainer.sites.messages import RoundRequest, digest, sealed
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.settings import SiteSettings
 from zetadp.trainer.sites.site import Site
@@ -84,7 +85,7 @@ class Together:
         found = {place: statement_of(site.answer(frame)) for place, site in enumerate(self._sites) if self._missing != (number, place)}
         if self._dies:
             raise KeyboardInterrupt  # as if it were killed: nothing is kept
-        return {place: unpack(parts.payload, header.numbers, header.width) for place, (header, parts) in found.items()}
+        return {place: decoded(parts.payload, header.numbers, header.width) for place, (header, parts) in found.items()}
 
 
 def _spec(folder: Path, coordinator: Ed25519PrivateKey, keys: list[Ed25519PrivateKey], **changes: object) -> FederatedZetaDpSgd:

@@ -14,9 +14,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.trainer.federation_harness import spec_of
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.errors import TrainingStopped
+from zetadp.trainer.sites.coding import coded
 from zetadp.trainer.sites.forms import form_of, integers_released
 from zetadp.trainer.sites.keys import is_signed, public_text
-from zetadp.trainer.sites.messages import DOMAIN, FIRST, Refusal, RoundRequest, Statement, digest, opened, pack, read, sealed
+from zetadp.trainer.sites.messages import DOMAIN, FIRST, Refusal, RoundRequest, Statement, digest, opened, read, sealed
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.record import FederationRecord, checked_statements
 from zetadp.trainer.sites.rounds import Rounds
@@ -43,7 +44,7 @@ class Sites:
 
     def statement(self, by: int, /, request: RoundRequest, asked: str, integers: list[int], **changes: object) -> bytes:
         """A site's signed answer."""
-        width, payload = pack(np.array(integers))
+        width, payload = coded(np.array(integers))
         header = {
             "proposal": request.proposal,
             "site": "abc"[by],
@@ -51,6 +52,7 @@ class Sites:
             "request": asked,
             "numbers": len(integers),
             "width": width,
+            "size": len(payload),
             "payload": digest(payload),
             "previous": FIRST,
             "charged": request.round,
@@ -164,7 +166,7 @@ def test_an_answer_that_comes_twice_counts_once_and_the_first_counts(tmp_path: P
 def test_a_site_can_lie_about_nothing_but_its_own_integers(tmp_path: Path) -> None:
     # Its number of units is no part of an answer, and the divisor is the plan's.
     fields = set(Statement.model_fields) - {"kind", "proposal", "site", "round", "request", "payload", "previous", "charged"}
-    assert fields == {"numbers", "width"}
+    assert fields == {"numbers", "width", "size"}
     sites = Sites()
     sites.replies[0] = lambda request, asked: [sites.statement(0, request, digest(asked), [2**51] * NUMBERS)]
     assert _arrived(sites, tmp_path)[0] == [2**51] * NUMBERS
@@ -351,7 +353,7 @@ def test_what_counts_has_as_many_integers_as_the_plan(numbers: int, *, counts: b
         if fits or parameters is None:
             assert checked_statements(*asked)[0][0].charged == 1
         else:
-            with pytest.raises(InvalidParameter, match="as many integers, of as many bytes, as the plan's sums have"):
+            with pytest.raises(InvalidParameter, match="as many integers, of as many bits, as the plan's sums have"):
                 checked_statements(*asked)
 
 

@@ -19,9 +19,10 @@ from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import site as trainer_site
 from zetadp.trainer.sites import frames
 from zetadp.trainer.sites.agreements import agreements_in
+from zetadp.trainer.sites.coding import decoded
 from zetadp.trainer.sites.ledger import make_ledger
 from zetadp.trainer.sites.local_line import listening
-from zetadp.trainer.sites.messages import FIRST, HEAD, LONGEST_HEADER, Reason, RoundRequest, digest, pack, sealed, unpack
+from zetadp.trainer.sites.messages import FIRST, HEAD, LONGEST_HEADER, Reason, RoundRequest, digest, sealed
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.site import Draw, Site
 
@@ -30,7 +31,7 @@ def test_an_answer_is_a_signed_statement_that_follows_the_one_before(tmp_path: P
     made_up = MadeUp(tmp_path)
     first, second = (statement_of(made_up.site.answer(made_up.request(number))) for number in (1, 3))
     assert first[1].is_by(made_up.public)
-    assert unpack(first[1].payload, first[0].numbers, first[0].width).tolist() == [1000, 1001, 1002, 1003, 1004]
+    assert decoded(first[1].payload, first[0].numbers, first[0].width).tolist() == [1000, 1001, 1002, 1003, 1004]
     assert (first[0].round, first[0].charged, first[0].previous) == (1, 1, FIRST)
     # A round that never reached the site isn't charged.
     assert (second[0].round, second[0].charged, second[0].previous) == (3, 2, digest(first[1].header))
@@ -268,10 +269,3 @@ def test_a_proposal_is_of_one_training(tmp_path: Path) -> None:
         Proposal.model_validate(dict(proposal) | {"plan": other.plan})
     with pytest.raises(ValueError, match="that of the spec's network"):
         Proposal.model_validate(dict(proposal) | {"network": "0" * 64})
-
-
-@pytest.mark.parametrize("width", range(1, 9))
-def test_integers_are_packed_into_as_few_bytes_as_they_need(width: int) -> None:
-    ends = np.array([-(2 ** (8 * width - 1)), 2 ** (8 * width - 1) - 1, 0, -1])
-    assert pack(ends)[0] == width
-    assert unpack(pack(ends)[1], 4, width).tolist() == ends.tolist()

@@ -72,7 +72,7 @@ def test_the_sum_has_the_queries_sum_and_the_noise_of_all_shares() -> None:
     assert noise.std().item() == pytest.approx(expected, rel=6.0 / math.sqrt(2 * numbers))
     assert abs(noise.mean().item()) < 6.0 * expected / math.sqrt(numbers)
     # What a sum modulo the modulus loses is put back.
-    modulus = 2 ** (8 * shares.grid.width)
+    modulus = 2**shares.grid.width
     wrapped = shares.value(total.sum(0).remainder(modulus), NODES)
     assert wrapped is not None
     assert torch.equal(wrapped, found)

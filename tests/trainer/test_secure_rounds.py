@@ -232,8 +232,9 @@ def test_a_step_of_another_round_isnt_taken_for_the_next_one(tmp_path: Path) -> 
 
 WRONG: dict[str, tuple[dict[str, Any], int]] = {
     "width": ({"width": 7}, 0),
-    "numbers": ({"numbers": NUMBERS + 1}, 0),
+    "numbers": ({"numbers": NUMBERS - 1}, 0),
     "length": ({}, 1),
+    "size": ({"size": 10**6}, 0),
     "ledger": ({"charged": 2}, 0),
     "request": ({"request": "0" * 64}, 0),
 }

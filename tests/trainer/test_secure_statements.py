@@ -79,7 +79,8 @@ def _statement(sites: Sites, site: str, number: int, payload: bytes) -> Statemen
         round=number,
         request=FIRST,
         numbers=NUMBERS,
-        width=1,
+        width=8,
+        size=NUMBERS,
         payload=digest(payload),
         previous=FIRST,
         charged=number,
@@ -96,7 +97,7 @@ def test_what_counts_has_the_width_of_the_sums(tmp_path: Path) -> None:
         assert sum(one.arrived for one in checked_statements(*asked, form_of(plan, parameters), counted)[0]) == 1
     # As many integers as another network has; and the sites' own number of them, in the bytes of another one's sums.
     for form in (form_of(plan, NUMBERS + 1), lambda _numbers, width: form_of(plan, None)(10**6, width)):
-        with pytest.raises(InvalidParameter, match="as many integers, of as many bytes"):
+        with pytest.raises(InvalidParameter, match="as many integers, of as many bits"):
             checked_statements(*asked, form, counted)
 
 

@@ -1,4 +1,4 @@
-r"""How many integers sites release in a round, and of how many bytes: what follows from a plan, before anything is released."""
+r"""How many integers sites release in a round, and of how many bits: what follows from a plan, before anything is released."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zetadp.trainer.specs.execution_plan import ExecutionPlan
 from zetadp.trainer.specs.shares import share_grid
 
 Form = Callable[[int, int], bool]
-"""Integers and bytes of each -> whether a sum that counted can have them. Raises InvalidParameter for so many that no grid is for them."""
+"""Integers and bits of each -> whether a sum that counted can have them. Raises InvalidParameter for so many that no grid is for them."""
 
 
 def integers_released(numbers: int, *, is_complex: bool) -> int:
@@ -26,5 +26,5 @@ def form_of(plan: ExecutionPlan, parameters: int | None) -> Form:
     if plan.aggregation is not None:
         return lambda numbers, width: parameters in {None, numbers} and width == share_grid(plan, numbers).width
     expected = None if parameters is None else integers_released(parameters, is_complex=isinstance(plan.mechanism, ComplexGaussian))
-    # Without masks integers take the bytes that their own size needs.
+    # Without masks integers take the bits that their own size needs.
     return lambda numbers, _width: expected in {None, numbers}

@@ -7,15 +7,14 @@ The signature is over the bytes that were sent, so nothing depends on how JSON i
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar, final
+from typing import Annotated, Final, Literal, NamedTuple, Self, TypeVar, final
 
-import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from numpy.typing import NDArray
-from pydantic import Field, Strict, StringConstraints
+from pydantic import Field, Strict, StringConstraints, model_validator
 
 from zetadp.mechanisms.base import Count, Tally, Value
 from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.sites.coding import MOST_BITS, packed_bytes
 from zetadp.trainer.sites.keys import SIGNATURE_BYTES, is_signed
 from zetadp.trainer.specs.algorithms.federation import Reason, SiteName
 
@@ -24,7 +23,7 @@ LONGEST_HEADER: Final = 4096
 HEAD: Final = 4 + LONGEST_HEADER + SIGNATURE_BYTES
 """Of a frame's first bytes, so many have its header and its signature."""
 MOST_BYTES: Final = 8
-"""Of an integer."""
+"""Of an integer, on average."""
 PARAMETER_BYTES: Final = 4
 """Of a network's parameter, in float32."""
 PARTS_BYTES: Final = 2**21
@@ -79,13 +78,14 @@ class SecureRequest(Value):
 
 @final
 class Statement(Value):
-    r"""A site's answer, which is also its statement of the round; the payload is the integers that it released.
+    r"""A site's answer, which is also its statement of the round; the payload is the integers that it released, in Rice's code.
 
-    In a secure sum they are under masks, and ``request`` is the one for masked integers.
+    In a secure sum they are under masks, each of as many bits as the sum, and ``request`` is the one for masked integers.
 
     Attributes:
       request: SHA-256 of the request's header.
-      width: bytes of each integer, little-endian, in two's complement.
+      width: bits of each integer under masks; in Rice's code the low bits of each, which are written as they are (``coding``).
+      size: bytes of the payload.
       payload: SHA-256.
       previous: SHA-256 of the header of the statement before it in this federation.
       charged: rounds of this federation that the site's ledger has charged, this one included.
@@ -97,10 +97,17 @@ class Statement(Value):
     round: Count
     request: Sha256
     numbers: Count
-    width: Annotated[int, Strict(), Field(ge=1, le=MOST_BYTES)]
+    width: Annotated[int, Strict(), Field(ge=0, le=MOST_BITS)]
+    size: Count
     payload: Sha256
     previous: Sha256
     charged: Count
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.size < (least := packed_bytes(self.numbers, max(1, self.width))):
+            raise InvalidParameter("size", f"at least {least} bytes, of {self.numbers} integers of {self.width} bits", self.size)
+        return self
 
 
 @final
@@ -169,33 +176,8 @@ def read(kind: type[_Header], found: Opened) -> _Header:
         header = kind.model_validate_json(found.header)
     except ValueError as error:
         raise InvalidParameter("header", f"that of a {kind.__name__}", found.header[:100]) from error
+    if isinstance(header, Statement) and header.size != len(found.payload):
+        raise InvalidParameter("payload", f"{header.size} bytes, as was signed", f"{len(found.payload)} bytes")
     if not isinstance(header, Refusal) and header.payload != digest(found.payload):
         raise InvalidParameter("payload", "the one whose digest was signed", f"{len(found.payload)} bytes")
     return header
-
-
-def pack(integers: NDArray[np.int64]) -> tuple[int, bytes]:
-    r"""Integers in as few bytes each as all of them need, which depends on what is released alone.
-
-    >>> pack(np.array([-128, 127]))
-    (1, b'\x80\x7f')
-    """
-    largest = max(int(integers.max(initial=0)), -int(integers.min(initial=0)) - 1)
-    width = min(MOST_BYTES, largest.bit_length() // 8 + 1)
-    rows: NDArray[np.uint8] = np.ascontiguousarray(integers, "<i8").view(np.uint8).reshape(-1, 8)
-    return width, rows[:, :width].tobytes()
-
-
-def unpack(payload: bytes, numbers: int, width: int) -> NDArray[np.int64]:
-    r"""The integers that ``pack`` packed, (numbers,). Raises InvalidParameter if there are more or fewer bytes.
-
-    >>> unpack(b"\x80\x7f", 2, 1)
-    array([-128,  127])
-    """
-    if len(payload) != numbers * width:
-        raise InvalidParameter("payload", f"{numbers} integers of {width} bytes", f"{len(payload)} bytes")
-    rows = np.frombuffer(payload, np.uint8).reshape(numbers, width)
-    whole: NDArray[Any] = np.empty((numbers, 8), np.uint8)
-    whole[:, :width] = rows
-    whole[:, width:] = np.where(rows[:, -1:] & 0x80, 0xFF, 0)
-    return whole.view("<i8").reshape(-1).astype(np.int64, copy=False)

@@ -175,7 +175,7 @@ def checked_statements(
         if statement.proposal != proposal or statement.round > rounds:
             raise InvalidParameter("statement", f"of proposal {proposal} and a round up to {rounds}", line[:200])
         if counts and not form(statement.numbers, statement.width):
-            raise InvalidParameter("statement", "of as many integers, of as many bytes, as the plan's sums have", line[:200])
+            raise InvalidParameter("statement", "of as many integers, of as many bits, as the plan's sums have", line[:200])
         before = known[statement.site][-1] if known[statement.site] else None
         past = (0, 0) if before is None else (before.statement.round, before.statement.charged)
         if not past[0] < statement.round or not past[1] < statement.charged <= statement.round:
@@ -194,6 +194,7 @@ def _record(site: FederatedSite, stated: Sequence[Stated]) -> SiteRecord:
         key=site.key,
         arrived=arrived,
         uncounted=len(stated) - arrived,
+        sent_bytes=sum(one.statement.size for one in stated),
         charged=stated[-1].statement.charged if stated else None,
         statement=digest(stated[-1].found.header) if stated else None,
     )

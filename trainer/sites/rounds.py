@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.errors import TrainingStopped
+from zetadp.trainer.sites.coding import decoded
 from zetadp.trainer.sites.frames import LOOK_SECONDS
-from zetadp.trainer.sites.messages import Opened, Refusal, RoundRequest, Statement, digest, opened, read, sealed, unpack
+from zetadp.trainer.sites.messages import Opened, Refusal, RoundRequest, Statement, digest, opened, read, sealed
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.record import FederationRecord
 from zetadp.trainer.specs.algorithms.federation import Reason, SiteStanding
@@ -109,7 +110,7 @@ class Rounds:
                 self.record.write_late()
                 raise
             self.record.keep(number, answers)
-        return {site: unpack(found.payload, statement.numbers, statement.width) for site, (statement, found) in answers.items()}
+        return {site: decoded(found.payload, statement.numbers, statement.width) for site, (statement, found) in answers.items()}
 
     @property
     def answered(self) -> frozenset[int]:
@@ -193,9 +194,12 @@ class Rounds:
         return None if self._is_release(header, payload) else f"sent something else than {self.numbers} integers below 2^52"
 
     def _is_release(self, header: Statement, payload: bytes) -> bool:
-        if header.numbers != self.numbers or len(payload) != header.numbers * header.width:
+        if header.numbers != self.numbers:
             return False
-        integers = unpack(payload, header.numbers, header.width)
+        try:
+            integers = decoded(payload, header.numbers, header.width)
+        except InvalidParameter:
+            return False
         return -LARGEST < int(integers.min()) <= int(integers.max()) < LARGEST
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from zetadp.mechanisms.errors import InvalidParameter, PrivacyError
 from zetadp.trainer.sites.code import code_digest
+from zetadp.trainer.sites.coding import coded
 from zetadp.trainer.sites.ledger import RoundRefused, SiteLedger
 from zetadp.trainer.sites.messages import (
     FIRST,
@@ -27,7 +28,6 @@ from zetadp.trainer.sites.messages import (
     SecureRequest,
     digest,
     opened,
-    pack,
     read,
     sealed,
 )
@@ -136,7 +136,7 @@ class Site:
         if isinstance(reserved, bytes):
             return reserved
         integers = draw(request.round, parameters)
-        width, payload = pack(integers)
+        width, payload = coded(integers)
         stating = Stating(self._name, self._key, self._ledger)
         return stating.answer(request.proposal, request.round, asked, reserved, numbers=len(integers), width=width, payload=payload)
 

@@ -26,7 +26,7 @@ class Stating:
         Args:
           number: of the round.
           asked: digest of the request's header.
-          numbers: integers in the payload, of ``width`` bytes each.
+          numbers, width: of the integers in the payload, as a ``Statement`` has them.
         """
         statement = Statement(
             proposal=proposal,
@@ -35,6 +35,7 @@ class Stating:
             request=asked,
             numbers=numbers,
             width=width,
+            size=len(payload),
             payload=digest(payload),
             previous=reserved.previous,
             charged=reserved.charged,

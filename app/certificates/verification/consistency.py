@@ -173,6 +173,8 @@ def _site_problems(certificate: PrivacyCertificate) -> Iterator[str]:
         stated, absent = site.arrived + site.uncounted, (site.charged is None, site.statement is None)
         if absent != (stated == 0, stated == 0) or not stated <= (site.charged or 0) <= run.steps_released:
             yield f"run.sites: {site.name} has {stated} statements and {site.charged} rounds charged, of {run.steps_released}"
+        if site.sent_bytes < stated or (site.sent_bytes > 0) != (stated > 0):
+            yield f"run.sites: {site.name} has {stated} statements, whose integers took {site.sent_bytes} bytes"
     if run.noise_numbers is not None or run.samples is not None or run.canaries is not None:
         yield "run.sites: stated, but what was tested of noise, samples or canaries was never where the certificate is from"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from zetadp.trainer.sites.coding import packed_bytes
 from zetadp.trainer.specs.algorithms.aggregation import SecureAggregation
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
 from zetadp.trainer.specs.shares import share_grid
@@ -54,7 +55,8 @@ def sent(plan: ExecutionPlan, numbers: int) -> str:
     Args:
       numbers: of the model's real parameters.
     """
-    return f"In a round each site sent {numbers} integers of {share_grid(plan, numbers).width} bytes under masks"
+    width = share_grid(plan, numbers).width
+    return f"In a round each site sent {numbers} integers of {width} bits under masks, in {packed_bytes(numbers, width)} bytes"
 
 
 def trust(plan: ExecutionPlan, *, is_connected: bool) -> str:

@@ -38,5 +38,7 @@ def _site(site: SiteRecord, rounds: int) -> str:
         return f"{counted}; what its ledger charged isn't known"
     if site.uncounted:
         counted += f", {site.uncounted} more didn't count"
+    each = round(site.sent_bytes / (site.arrived + site.uncounted))
+    counted += f", whose integers took {each} bytes a round"
     charged = so_many(site.charged, "round", "rounds")
     return f"{counted}; by its last statement, {site.statement}, it had charged {charged}, and may have charged more since"

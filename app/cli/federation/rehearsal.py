@@ -257,7 +257,8 @@ def _tell(folder: Path, proposal: Proposal) -> None:
     report = RunReport.model_validate_json((folder / "run" / RESULT).read_bytes())
     for site in report.sites:
         charged = "an unknown number" if site.charged is None else site.charged
-        out.print(f"{site.name}: {site.arrived} of {proposal.plan.steps} rounds counted, {charged} charged", markup=False)
+        sent = f"{site.sent_bytes} bytes of integers"
+        out.print(f"{site.name}: {site.arrived} of {proposal.plan.steps} rounds counted, {charged} charged, {sent}", markup=False)
     if report.metrics is not None:
         out.print(", ".join(f"{name} {value:.3f}" for name, value in report.metrics.items()), markup=False)
     privacy = proposal.spec.privacy

@@ -25,7 +25,9 @@ def statements(
     for record in records:
         charged = f"by the last {record.charged} of {asked.plan.steps} rounds charged, and maybe more since"
         known = "what its ledger charged isn't known" if record.charged is None else charged
-        out.print(f"{record.name}: {record.arrived} statements that counted, {record.uncounted} that didn't; {known}", markup=False)
+        counted = f"{record.arrived} statements that counted, {record.uncounted} that didn't"
+        sent = f"{record.sent_bytes} bytes of integers"
+        out.print(f"{record.name}: {counted}; {known}; {sent}", markup=False)
     for gap in gaps:
         out.print(f"  {gap}", markup=False)
     if not any(record.charged for record in records):

@@ -47,7 +47,7 @@ class SharedNoise:
         r"""The noisy sum, (numbers,), float64.
 
         Args:
-          total: of the integers of so many sites; whole numbers that are right modulo 2^(8 width).
+          total: of the integers of so many sites; whole numbers that are right modulo 2^width.
         Returns:
           None where fewer sites are left than have to stay: nothing was released.
         """

@@ -15,28 +15,28 @@ from zetadp.mechanisms.base import Count, Value
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling.key_stream import KeyStream
 from zetadp.mechanisms.sampling.shares import centred
-from zetadp.trainer.sites.messages import MOST_BYTES
+from zetadp.trainer.sites.coding import MOST_BITS, packed, packed_bytes, unpacked
 
 _ANYBODY: Final = X25519PrivateKey.from_private_bytes(bytes(32))
 Residues = NDArray[Any]
-"""(numbers,), unsigned: their last bytes are integers modulo 2^(8 width)."""
+"""(numbers,), unsigned: their last bits are integers modulo 2^width."""
 
 
 @final
 class Ring(Value):
-    r"""``numbers`` integers modulo 2^(8 width).
+    r"""``numbers`` integers modulo 2^width.
 
     Attributes:
-      width: bytes of an integer, 1 to 8.
+      width: bits of an integer, 1 to 64.
     """
 
     numbers: Count
-    width: Annotated[int, Strict(), Field(ge=1, le=MOST_BYTES)]
+    width: Annotated[int, Strict(), Field(ge=1, le=MOST_BITS)]
 
     @property
     def _type(self) -> np.dtype[Any]:
         # Additions wrap at the type's own size, a multiple of the modulus.
-        return np.dtype(f"<u{next(size for size in (1, 2, 4, 8) if size >= self.width)}")
+        return np.dtype(f"<u{next(size for size in (1, 2, 4, 8) if 8 * size >= self.width)}")
 
     def residues(self, integers: NDArray[np.int64]) -> Residues:
         """Of (numbers,) integers."""
@@ -51,21 +51,21 @@ class Ring(Value):
             KeyStream(key).fill(found.data.cast("B"))
         return found
 
+    @property
+    def size(self) -> int:
+        """Bytes of all integers."""
+        return packed_bytes(self.numbers, self.width)
+
     def packed(self, residues: Residues) -> bytes:
-        """``width`` bytes of each, little-endian."""
-        rows: NDArray[np.uint8] = np.ascontiguousarray(residues, self._type).view(np.uint8).reshape(self.numbers, -1)
-        return rows[:, : self.width].tobytes()
+        """``width`` bits of each."""
+        return packed(residues, self.width)
 
     def unpacked(self, payload: bytes) -> Residues:
         """The reverse. Raises InvalidParameter if there are more or fewer bytes."""
-        if len(payload) != self.numbers * self.width:
-            raise InvalidParameter("payload", f"{self.numbers} integers of {self.width} bytes", f"{len(payload)} bytes")
-        whole = np.zeros((self.numbers, self._type.itemsize), np.uint8)
-        whole[:, : self.width] = np.frombuffer(payload, np.uint8).reshape(self.numbers, self.width)
-        return whole.view(self._type).reshape(-1)
+        return unpacked(payload, self.numbers, self.width).astype(self._type)
 
     def centred(self, residues: Residues) -> NDArray[np.int64]:
-        """The integers of least size with these residues, in [-2^(8 width - 1), 2^(8 width - 1))."""
+        """The integers of least size with these residues, in [-2^(width - 1), 2^(width - 1))."""
         return centred(residues.astype("<u8").view("<i8"), self.width)
 
 

@@ -162,6 +162,7 @@ class SecureRounds:
         _, frame = self._request("masked", payload)
         about = digest(opened(frame).header)
         answers: dict[int, tuple[Statement, Opened]] = {}
+        arrived: dict[int, Residues] = {}
 
         def counts(sent: bytes) -> int | None:
             stated = self._stated(sent)
@@ -169,8 +170,12 @@ class SecureRounds:
                 return None
             site, statement, found = stated
             is_asked = (statement.request, statement.round) == (about, self._number)
-            is_whole = (statement.numbers, statement.width, len(found.payload)) == (ring.numbers, ring.width, ring.numbers * ring.width)
+            is_whole = (statement.numbers, statement.width, statement.size) == (ring.numbers, ring.width, ring.size)
             if not (is_asked and is_whole and self.record.fits(statement)):
+                return None
+            try:
+                arrived.setdefault(site, ring.unpacked(found.payload))
+            except InvalidParameter:  # bits of no integer
                 return None
             answers.setdefault(site, (statement, found))
             return site
@@ -183,7 +188,7 @@ class SecureRounds:
         self._present = set(answers)
         if len(answers) < self._least:
             raise _Void
-        return {site: ring.unpacked(found.payload) for site, (_, found) in answers.items()}
+        return arrived
 
     def _stated(self, sent: bytes) -> tuple[int, Statement, Opened] | None:
         """A site's statement in this federation."""

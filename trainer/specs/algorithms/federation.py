@@ -89,6 +89,7 @@ class SiteRecord(Value):
       arrived: rounds whose noisy sum counted, by itself or in a secure sum; what didn't counts as zero.
       uncounted: further rounds that it stated, whose noisy sums came too late, weren't of the right form, or were under masks of a secure
         sum that failed: it charged them all the same, and released what wasn't under masks.
+      sent_bytes: that the integers of all these statements took; headers, and what else a secure sum takes, come on top.
       charged: rounds that its ledger had charged by its last statement, those whose answer was lost included; absent where it stated
         nothing, and so nobody else knows.
       statement: SHA-256 of its last statement, which has that of the one before it; absent where it stated nothing.
@@ -98,6 +99,7 @@ class SiteRecord(Value):
     key: KeyHex
     arrived: Tally
     uncounted: Tally
+    sent_bytes: Tally
     charged: Count | None = Field(default=None, exclude_if=is_absent)
     statement: KeyHex | None = Field(default=None, exclude_if=is_absent)
 
