@@ -8,21 +8,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 
 from tests.app.jobs_harness import AUTHORIZED, environment, settings, wait_until
-from tests.trainer.federation_by_hand import FLOWER, Federation
+from tests.trainer.federation_by_hand import FLOWER, Federation, tls_files
 from zetadp.app.jobs.events import JobEventRecord
 from zetadp.trainer.specs.report import SitesStanding
 
@@ -34,23 +27,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not (FLOWER / "bin" / "flower-superlink").exists(), reason="Flower isn't installed: make build/flower/.installed"),
 ]
-
-
-def _tls(folder: Path) -> tuple[Path, Path, Path]:
-    """A server's certificate for 127.0.0.1, its key, and the root that signed it."""
-    root_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    names = [x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]) for name in ("root", "server")]
-    now = datetime.now(UTC)
-
-    def made(subject: x509.Name, of: ec.EllipticCurvePrivateKey, number: int, extension: x509.ExtensionType) -> bytes:
-        builder = x509.CertificateBuilder(names[0], subject, of.public_key(), number, now, now + timedelta(days=1))
-        return builder.add_extension(extension, critical=False).sign(root_key, hashes.SHA256()).public_bytes(Encoding.PEM)
-
-    paths = folder / "server.pem", folder / "server.key", folder / "ca.pem"
-    paths[0].write_bytes(made(names[1], key, 2, x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])))
-    paths[1].write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    paths[2].write_bytes(made(names[0], root_key, 1, x509.BasicConstraints(ca=True, path_length=None)))
-    return paths
 
 
 @contextmanager
@@ -95,7 +71,7 @@ def _standing(client: httpx2.Client, job: str) -> list[SitesStanding]:
 def test_a_job_starts_its_federation_over_tls_and_tells_how_its_sites_stand(tmp_path: Path) -> None:
     (tmp_path / "sites").mkdir()
     (tmp_path / "service").mkdir()
-    federation = Federation(tmp_path / "sites", 2, tls=_tls(tmp_path), steps=ROUNDS)
+    federation = Federation(tmp_path / "sites", 2, tls=tls_files(tmp_path), steps=ROUNDS)
     with _service(tmp_path / "service", federation) as client, federation.sites():
         job = _job(client, federation)
         wait_until(lambda: job()["state"] in {"succeeded", "failed"}, PATIENCE, job)
@@ -113,7 +89,7 @@ def test_a_job_starts_its_federation_over_tls_and_tells_how_its_sites_stand(tmp_
 def test_a_cancelled_job_ends_flowers_server(tmp_path: Path) -> None:
     (tmp_path / "sites").mkdir()
     (tmp_path / "service").mkdir()
-    federation = Federation(tmp_path / "sites", 2, tls=_tls(tmp_path), steps=ROUNDS)
+    federation = Federation(tmp_path / "sites", 2, tls=tls_files(tmp_path), steps=ROUNDS)
     with _service(tmp_path / "service", federation) as client:  # none of the sites is there
         job = _job(client, federation)
         wait_until(lambda: _listens(federation), PATIENCE)

@@ -10,11 +10,17 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import typer
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 from typer.testing import CliRunner
 
 from tests.trainer.federation_harness import DATA, spec_of
@@ -148,6 +154,23 @@ class Federation:
     def service(self) -> Settings:
         """Whose key signs certificates."""
         return Settings(data_dir=self.folder / "service")
+
+
+def tls_files(folder: Path) -> tuple[Path, Path, Path]:
+    """A server's certificate for 127.0.0.1, its key, and the root that signed it."""
+    root_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    names = [x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]) for name in ("root", "server")]
+    now = datetime.now(UTC)
+
+    def made(subject: x509.Name, of: ec.EllipticCurvePrivateKey, number: int, extension: x509.ExtensionType) -> bytes:
+        builder = x509.CertificateBuilder(names[0], subject, of.public_key(), number, now, now + timedelta(days=1))
+        return builder.add_extension(extension, critical=False).sign(root_key, hashes.SHA256()).public_bytes(Encoding.PEM)
+
+    paths = folder / "server.pem", folder / "server.key", folder / "ca.pem"
+    paths[0].write_bytes(made(names[1], key, 2, x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])))
+    paths[1].write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    paths[2].write_bytes(made(names[0], root_key, 1, x509.BasicConstraints(ca=True, path_length=None)))
+    return paths
 
 
 def until(holds: Callable[[], bool], seconds: float = 240.0) -> None:

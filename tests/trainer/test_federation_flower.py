@@ -3,25 +3,34 @@ r"""A federation over Flower's own server, on this machine: sites from their com
 from __future__ import annotations
 
 import signal
+import socket
+import subprocess
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
-from tests.trainer.federation_by_hand import FLOWER, Federation, until, zetadp
+from tests.trainer.federation_by_hand import FLOWER, Federation, tls_files, until, zetadp
+from tests.trainer.federation_harness import DATA
 from zetadp.app.certificates.facts.statement import Statement
 from zetadp.app.certificates.signing.envelope import Envelope
 from zetadp.app.certificates.words.reading import Reading
 from zetadp.app.cli.federation.rehearsal import free_port
 from zetadp.trainer import load_train
 from zetadp.trainer.request import RESULT
+from zetadp.trainer.sites import frames
 from zetadp.trainer.sites.flower import bundles
 from zetadp.trainer.sites.flower_line import FlowerLine
+from zetadp.trainer.sites.flower_processes import start_node
 from zetadp.trainer.sites.forms import form_of
 from zetadp.trainer.sites.keys import make_key
+from zetadp.trainer.sites.local_line import listening
 from zetadp.trainer.sites.record import checked_statements
-from zetadp.trainer.sites.settings import CoordinatorSettings
+from zetadp.trainer.sites.settings import CoordinatorSettings, SiteSettings
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
 from zetadp.trainer.specs.report import RunReport
 
@@ -89,15 +98,58 @@ def _status(port: int, path: str, body: bytes) -> int:
     return 200
 
 
+def _line(folder: Path, port: int, settings: Mapping[str, object]) -> FlowerLine:
+    make_key(folder / "key.pem")
+    given = {"key": folder / "key.pem", "listen": f"127.0.0.1:{port}", "flower": FLOWER}
+    return FlowerLine(CoordinatorSettings.model_validate(given | settings), folder / "flower", lambda: None)
+
+
 def test_a_server_gives_and_takes_messages_of_nobody_that_shows_no_key(tmp_path: Path) -> None:
-    make_key(tmp_path / "key.pem")
     port = free_port()
-    given = {"key": tmp_path / "key.pem", "listen": f"127.0.0.1:{port}", "insecure": True, "flower": FLOWER}
-    with FlowerLine(CoordinatorSettings.model_validate(given), tmp_path / "flower", lambda: None):
+    with _line(tmp_path, port, {"insecure": True}):
         # In protobuf: a field of bytes, with the parts of an empty request for messages.
-        parts = bundles.joined([b"", b""])
+        parts = bundles.joined([b""])
         body = b"\x0a" + bytes([len(parts)]) + parts
         for path in (bundles.NODE_PULL, bundles.NODE_PUSH, bundles.RELAY_PULL, bundles.RELAY_PUSH):
             assert _status(port, path, body) == 401
             assert _status(port, path, b"\x0a\x09" + (2**40).to_bytes(8, "big") + b"!") == 400
             assert _status(port, path, b"no protobuf") == 400
+
+
+def _received(asked: socket.socket) -> tuple[socket.socket, bytes | None]:
+    connection, _ = asked.accept()
+    return connection, frames.receive(connection, lambda _head: 100)
+
+
+def test_a_node_with_a_key_that_ends_before_it_answers_gets_its_message_again(tmp_path: Path) -> None:
+    key, port, site = ec.generate_private_key(ec.SECP256R1()), free_port(), tmp_path / "s"
+    openssh, ssh = serialization.PrivateFormat.OpenSSH, serialization.PublicFormat.OpenSSH
+    (tmp_path / "node").write_bytes(key.private_bytes(serialization.Encoding.PEM, openssh, serialization.NoEncryption()))
+    (tmp_path / "nodes").mkdir()
+    (tmp_path / "nodes" / "a.pub").write_bytes(key.public_key().public_bytes(serialization.Encoding.OpenSSH, ssh))
+    certificate, private, root = tls_files(tmp_path)
+    budget = {"epsilon": 8.0, "delta": 1e-5, "adjacency": "add_remove", "unit": "record"}
+    given = {"name": "a", "superlink": f"127.0.0.1:{port}", "state": tmp_path, "data": DATA, "budget": budget, "flower": FLOWER}
+    settings = SiteSettings.model_validate(given | {"root_certificate": root, "node_key": tmp_path / "node"})
+    tls = {"certificate": certificate, "certificate_key": private, "root_certificate": root}
+    with _line(tmp_path, port, tls | {"node_keys": tmp_path / "nodes"}) as line, listening(site, 4) as asked:
+        asked.settimeout(60.0)
+        node = start_node(settings, site, subprocess.DEVNULL)
+        line.send(b"request")
+        connection, found = _received(asked)
+        assert found == b"request"
+        assert node.stdin is not None
+        with connection:
+            node.stdin.close()  # as whoever started it ends it
+            node.wait(30.0)
+        again = start_node(settings, site, subprocess.DEVNULL)
+        try:
+            connection, found = _received(asked)
+            assert found == b"request"
+            with connection:
+                frames.send(connection, b"answer")
+                assert line.receive(60.0) == b"answer"
+        finally:
+            assert again.stdin is not None
+            again.stdin.close()
+            again.wait(30.0)

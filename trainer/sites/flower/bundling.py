@@ -39,9 +39,10 @@ class Bundling:
     def __init__(self, app) -> None:
         self._app = app
         self._changed = asyncio.Event()
-        # By a run: messages that no answer has come to. By a node: its last message, until it says that it has it.
+        # By a run: messages that no answer has come to. By a node: the one that it has or gets, until it has answered: a process that
+        # takes the place of one that died, or whose connection broke, gets it again.
         self._unanswered: dict[int, set[str]] = {}
-        self._unseen: dict[int, PullMessagesResponse] = {}
+        self._given: dict[int, PullMessagesResponse] = {}
         self._paths = {
             bundles.NODE_PULL: self._node_pulls,
             bundles.NODE_PUSH: self._node_pushes,
@@ -86,20 +87,17 @@ class Bundling:
                 await asyncio.wait_for(changed.wait(), min(left, LOOK_SECONDS))
 
     async def _node_pulls(self, request: Request, parts: list[bytes]) -> list[bytes]:
-        asked, seen = PullMessagesRequest.FromString(parts[0]), parts[1].decode()
+        asked = PullMessagesRequest.FromString(parts[0])
         state = _as_node(request, asked)
         node = asked.node.node_id
-        last = self._unseen.get(node)
-        if last is not None and last.messages_list[0].metadata.message_id == seen:
-            self._forget(node, state)
 
         def look() -> PullMessagesResponse | None:
-            if node not in self._unseen:
+            if node not in self._given:
                 found = fleet_handlers.pull_messages(asked, state, state.object_store)
                 if not found.messages_list:
                     return None
-                self._unseen[node] = found
-            return self._unseen[node]
+                self._given[node] = found
+            return self._given[node]
 
         found = await self._waited(request, look)
         if found is None:
@@ -111,14 +109,15 @@ class Bundling:
 
         contents = await _contents(found.message_object_trees[0], pull)
         if contents is None:
-            self._forget(node, state)
+            self._take_back(node, state)
             return [PullMessagesResponse().SerializeToString()]
         return [found.SerializeToString(), *contents]
 
-    def _forget(self, node: int, state) -> None:
-        """The node has its last message, or can't ever have it."""
-        (message,) = self._unseen.pop(node).messages_list
-        state.object_store.delete(message.metadata.message_id)
+    def _take_back(self, node: int, state) -> None:
+        """The node has answered its message, or can't ever have it."""
+        given = self._given.pop(node, PullMessagesResponse())
+        for message in given.messages_list:
+            state.object_store.delete(message.metadata.message_id)
 
     async def _node_pushes(self, request: Request, parts: list[bytes]) -> list[bytes]:
         asked = PushMessagesRequest.FromString(parts[0])
@@ -131,6 +130,10 @@ class Bundling:
                 fleet_handlers.push_object(one, state)
 
         await run_in_threadpool(stored)
+        node = asked.node.node_id
+        given = [message.metadata.message_id for message in self._given[node].messages_list] if node in self._given else []
+        if given == [message.metadata.reply_to_message_id for message in asked.messages_list]:
+            self._take_back(node, state)
         self._change()
         return []
 
@@ -158,7 +161,11 @@ class Bundling:
             if not unanswered:
                 return None
             found = runtime_handlers.pull_messages(PullAppMessagesRequest(message_ids=unanswered), state, task)
-            unanswered.difference_update(message.metadata.reply_to_message_id for message in found.messages_list)
+            over = {message.metadata.reply_to_message_id for message in found.messages_list}
+            unanswered.difference_update(over)
+            # Of a node that is gone Flower itself says that it doesn't answer.
+            for node in [node for node, given in self._given.items() if given.messages_list[0].metadata.message_id in over]:
+                self._take_back(node, state)
             return found if found.messages_list else None
 
         found = await self._waited(request, look) or PullAppMessagesResponse()

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import socket
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import bundles
@@ -34,6 +36,8 @@ from flwr.supernode import fleet_http_connection
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from google.protobuf.wrappers_pb2 import BytesValue
 
+END_SECONDS = 1.5
+"""For telling the server."""
 LEAST_SECONDS = 0.1
 """Between two requests for a message, if the server doesn't wait for one."""
 
@@ -60,14 +64,10 @@ class Bundled(FleetHttpClient):
 
     contents: list[bytes] = []  # noqa: RUF012 (a process has one client)
     objects: list[PushObjectRequest] = []  # noqa: RUF012
-    _seen = ""
 
     def PullMessages(self, request: PullMessagesRequest) -> PullMessagesResponse:  # noqa: N802 (Flower's name)
-        first, *contents = self._asked(bundles.NODE_PULL, [request.SerializeToString(), self._seen.encode()])
-        found = PullMessagesResponse.FromString(first)
-        if found.messages_list:
-            self._seen, Bundled.contents = found.messages_list[0].metadata.message_id, contents
-        return found
+        first, *Bundled.contents = self._asked(bundles.NODE_PULL, [request.SerializeToString()])
+        return PullMessagesResponse.FromString(first)
 
     def PushMessages(self, request: PushMessagesRequest) -> PushMessagesResponse:  # noqa: N802
         self._asked(bundles.NODE_PUSH, [request.SerializeToString(), *(one.SerializeToString() for one in Bundled.objects)])
@@ -138,8 +138,13 @@ def _end_with_input() -> None:
     """The site's process holds the other end of standard input, and its end is ours."""
     while sys.stdin.buffer.read(4096):
         pass
+    # The server is told, where it can be: it lets no node with a key in again before it counts as gone.
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(END_SECONDS)
     os._exit(0)
 
 
 if __name__ == "__main__":
-    main()
+    with suppress(KeyboardInterrupt):
+        main()
+    os._exit(0)

@@ -68,6 +68,8 @@ class _Relay:
                 self._send()
             if time.monotonic() - self._looked >= NODES_SECONDS:
                 self._nodes = list(self._grid.get_node_ids())
+                # Whoever is gone may come again, with the same number if it has a key, and without the request.
+                self._sent.intersection_update(self._nodes)
                 self._looked = time.monotonic()
                 self._send()
         if self._failed is not None:
