@@ -30,6 +30,14 @@ pytestmark = [
 ]
 
 
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder whose sockets' paths are short enough."""
+    folder = Path(tempfile.mkdtemp(prefix="zetadp-"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)  # processes that were killed may still write
+
+
 class Provisioned:
     """The startup kits of a federation's server and clients, with zetadp's files in their ``local`` folders as the handbook has it."""
 
@@ -122,9 +130,8 @@ def other_job(folder: Path, executor: Mapping[str, Any], code: str | None) -> Pa
     return job
 
 
-def test_two_clients_with_certificates_end_a_run_and_refuse_other_parts_and_code() -> None:
-    folder = Path(tempfile.mkdtemp(prefix="zetadp-"))
-    federation = Federation(folder, 2, round_seconds=60, steps=ROUNDS, transport="nvflare")
+def test_two_clients_with_certificates_end_a_run_and_refuse_other_parts_and_code(short: Path) -> None:
+    folder, federation = short, Federation(short, 2, round_seconds=60, steps=ROUNDS, transport="nvflare")
     zetadp("nvflare", str(folder / "proposal.json"), "--relay", str(folder / "relay"), "--output", str(folder / "flare"))
     provisioned, ran = Provisioned(federation), folder / "ran"
     with federation.sites(), provisioned.running():
@@ -143,4 +150,3 @@ def test_two_clients_with_certificates_end_a_run_and_refuse_other_parts_and_code
     assert [(site.arrived, site.uncounted, site.charged) for site in report.sites] == [(ROUNDS, 0, ROUNDS)] * 2
     federation.certificate(report)
     assert not ran.exists()
-    shutil.rmtree(folder)
