@@ -103,7 +103,7 @@ def test_what_another_request_left_is_never_taken_for_this_ones(
     tmp_path: Path, request_: TrainingRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = _request(RuntimeSpec(device="cpu", threads=1))
-    _stub(tmp_path, monkeypatch, f"echo '{json.dumps(json.loads(_report(other)))}' > \"$3/{RESULT}\"", f"echo '{FINISHED}'")
+    _stub(tmp_path, monkeypatch, f"echo '{json.dumps(json.loads(_report(other)))}' > \"$4/{RESULT}\"", f"echo '{FINISHED}'")
     assert run_part("a", tmp_path, other, _ignore, lambda: False) is None
     assert outcome(tmp_path, other) is not None
     assert outcome(tmp_path, request_) is None
