@@ -20,7 +20,6 @@ from pydantic import ValidationError
 from zetadp.app.access.audit_log import AuditLog, local_event
 from zetadp.app.certificates.errors import CertificateError, SigningKeyNotFound
 from zetadp.app.certificates.log.checkpoint import CheckpointRefused, log_key, open_checkpoint, origin_of
-from zetadp.app.certificates.log.evidence import PROOFS_FILE, REVOCATIONS_FILE, Evidence
 from zetadp.app.certificates.log.merkle_proofs import ConsistencyProof, ProofRefused, SignedHead, check_consistency, encode, read_proof
 from zetadp.app.certificates.log.notes import NoteRefused
 from zetadp.app.certificates.log.revocation_list import Reason, Revocation
@@ -31,7 +30,7 @@ from zetadp.app.certificates.log.tree import leaf_hash, root_over
 from zetadp.app.certificates.log.witness import LARGEST_REQUEST, Witness, log_keys
 from zetadp.app.certificates.signing.keys import jwks
 from zetadp.app.certificates.signing.keys import rotate as rotate_key
-from zetadp.app.cli.certify import KEYS_FILE, beside, read_keys, write_page
+from zetadp.app.cli.certify import KEYS_FILE, evidence_beside, read_keys, write_page
 from zetadp.app.cli.console import DEFAULT_ADDRESS, Address, AsJson, Exit, clear_errors, fail, out, print_json
 from zetadp.app.cli.processes import read_settings
 from zetadp.app.client import Client
@@ -296,7 +295,7 @@ def annex(
 def _entry(file: Path, keys: Path, publication: Path) -> str:
     # Above this layer: found by its name, as what other people's software needs is.
     registry = import_module("zetadp.integrations.deployments_registry")
-    evidence = Evidence(beside(file, None, PROOFS_FILE), beside(file, None, REVOCATIONS_FILE))
+    evidence = evidence_beside(file)
     try:
         told = registry.Publication.model_validate(yaml.safe_load(publication.read_text(encoding="utf-8")))
         return registry.registry_entry(file.read_bytes(), read_keys(keys), told, folder=file.parent, evidence=evidence)

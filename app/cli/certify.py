@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from pydantic import ValidationError
 
+from zetadp.app.certificates.facts.confidential import REPORT_FILE
 from zetadp.app.certificates.facts.report import Status, VerificationReport
 from zetadp.app.certificates.log.evidence import PROOFS_FILE, REVOCATIONS_FILE, Evidence
 from zetadp.app.certificates.log.merkle_proofs import Proofs, read_proof
@@ -170,7 +171,7 @@ def _verified(file: Path, keys: Path | None, proofs: Path | None, revocations: P
     envelope = file.read_bytes()
     chosen = keys or file.parent / KEYS_FILE
     trusted = read_keys(chosen)
-    evidence = Evidence(beside(file, proofs, PROOFS_FILE), beside(file, revocations, REVOCATIONS_FILE))
+    evidence = evidence_beside(file, proofs, revocations)
     report = verify_envelope(envelope, trusted, file.parent, evidence, policy)
     if as_json:
         print_json(report)
@@ -222,7 +223,7 @@ def write_page(file: Path, output: Path, keys: Path | None, making: Making) -> N
             fail(f"output must end in .html or .pdf, got {output.name!a}", Exit.USAGE)
         chosen = keys or file.parent / KEYS_FILE
         trusted = read_keys(chosen) if keys is not None or chosen.is_file() else None
-        evidence = Evidence(beside(file, None, PROOFS_FILE), beside(file, None, REVOCATIONS_FILE))
+        evidence = evidence_beside(file)
         try:
             document = rendered(file.read_bytes(), trusted, evidence, making)
         except CertificateUnreadable as error:
@@ -346,6 +347,11 @@ def read_keys(path: Path) -> PublicKeySet:
     except ValidationError as invalid:
         fail(f"{path}: expected a JWKS of Ed25519 keys, got something else ({invalid.error_count()} errors)", Exit.USAGE)
         raise AssertionError from invalid  # fail() leaves
+
+
+def evidence_beside(file: Path, proofs: Path | None = None, revocations: Path | None = None) -> Evidence:
+    """What lies next to the certificate, or was given."""
+    return Evidence(beside(file, proofs, PROOFS_FILE), beside(file, revocations, REVOCATIONS_FILE), beside(file, None, REPORT_FILE))
 
 
 def beside(file: Path, given: Path | None, name: str) -> bytes | None:

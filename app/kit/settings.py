@@ -164,6 +164,8 @@ class Settings(BaseSettings):
       keep_noise_keys_days: how long such a key is kept after its job's end; then it is deleted, and nobody can repeat the run.
       tpm: the machine's TPM 2.0 that workers ask for a quote in each certificate: a device that shares it (``/dev/tpmrm0``), or another way
         in which tpm2-tools reach it. All certificates with quotes of one TPM show that they are from one machine. None is asked if absent.
+      confidential: the folder in which the kernel gives workers this confidential machine's own report for each certificate
+        (``/sys/kernel/config/tsm/report``; AMD SEV-SNP only). Reports name the chip. None is asked for if absent.
       policy: a YAML file that says which trainings are accepted; one that can't meet it is refused before it runs, with the field and the
         reason. Without it every training is accepted.
       tenant_jobs: how many jobs of one tenant may be unfinished at a time, calculations included.
@@ -248,6 +250,7 @@ class Settings(BaseSettings):
     keep_noise_keys: bool = False
     keep_noise_keys_days: Days = 365.0
     tpm: Annotated[str, Field(min_length=1, max_length=400)] | None = None
+    confidential: Path | None = None
     policy: Path | None = None
     tenant_jobs: Annotated[int, Field(ge=1, le=10**9)] = 20_000
     upload_bytes: Annotated[int, Field(ge=1, le=2**40)] = 2 * 2**30

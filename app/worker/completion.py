@@ -3,6 +3,7 @@ r"""What follows a finished child: for a training, the check that it did what wa
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import final
@@ -13,8 +14,10 @@ from sqlalchemy.orm import Session
 
 from zetadp.app.certificates.errors import CertificateRefused, SigningKeyRevoked, SigningKeyUnusable
 from zetadp.app.certificates.facts.announced import AnnouncedFacts
+from zetadp.app.certificates.facts.confidential import REPORT_FILE, ConfidentialFacts
 from zetadp.app.certificates.facts.statement import CODE_MANIFEST, SPEC_FILE
 from zetadp.app.certificates.facts.tpm import TpmQuote
+from zetadp.app.certificates.issuing.confidential import MachineSilent, machine_report
 from zetadp.app.certificates.issuing.issue import CertificateInput, issue_certificate, spec_file
 from zetadp.app.certificates.issuing.tpm import TpmSilent, quoted
 from zetadp.app.certificates.log.service import head_of
@@ -35,6 +38,15 @@ CERTIFICATE_FILE = "certificate.json"
 SIGNED_AGAIN = 5
 """How often a certificate is signed again if its key is revoked before it is stored."""
 _log = structlog.get_logger()
+
+
+@final
+@dataclass(frozen=True)
+class Machine:
+    """What the machine says of itself, if anything."""
+
+    quote: TpmQuote | None
+    confidential: ConfidentialFacts | None
 
 
 @final
@@ -90,8 +102,12 @@ def complete_training(
     folder = place.folder / ARTIFACTS
     trained = _trained_files(folder)
     finished = now()
-    quote = tpm_quote(attempts, settings, announced)
-    envelope = _certificate(attempt, document, report, trained, finished, settings, announced, quote)
+    machine = Machine(quote=tpm_quote(attempts, settings, announced), confidential=None)
+    if (reported := confidential_report(attempts, settings, announced)) is not None:
+        machine = Machine(machine.quote, reported[0])
+        _replace(folder / REPORT_FILE, reported[1])
+        trained[REPORT_FILE] = folder / REPORT_FILE
+    envelope = _certificate(attempt, document, report, trained, finished, settings, announced, machine)
     _replace(folder / SPEC_FILE, spec_file(document.spec))
     _replace(folder / CODE_MANIFEST, code_manifest())
     # Digests are taken before the transaction: a large model takes a while, and the write lock is everyone's.
@@ -109,7 +125,7 @@ def complete_training(
         try:
             return attempts.succeed(attempt, store)
         except SigningKeyRevoked:  # between signing and storing; the newest key that is left signs
-            envelope = _certificate(attempt, document, report, trained, finished, settings, announced, quote)
+            envelope = _certificate(attempt, document, report, trained, finished, settings, announced, machine)
     raise RunRefused(f"the signing key was revoked {SIGNED_AGAIN} times while this was being certified; no certificate could be signed")
 
 
@@ -135,6 +151,18 @@ def tpm_quote(attempts: Attempts, settings: Settings, announced: AnnouncedFacts 
         return None
 
 
+def confidential_report(attempts: Attempts, settings: Settings, announced: AnnouncedFacts | None) -> tuple[ConfidentialFacts, bytes] | None:
+    """The confidential machine's, where one is to be asked for; as with a TPM, a machine that gives none ends no job."""
+    if settings.confidential is None or announced is None:
+        return None
+    head = attempts.reading(lambda session: head_of(session, settings, announced.head_size))
+    try:
+        return machine_report(settings.confidential, sha256_of(code_manifest()), head.text)
+    except MachineSilent as silent:
+        _log.warning("confidential_machine_silent", reason=str(silent))
+        return None
+
+
 def _certificate(
     attempt: Attempt,
     document: TrainingDocument,
@@ -143,7 +171,7 @@ def _certificate(
     finished: datetime,
     settings: Settings,
     announced: AnnouncedFacts | None,
-    quote: TpmQuote | None,
+    machine: Machine,
 ) -> bytes:
     given = CertificateInput(
         job_id=attempt.job_id,
@@ -157,7 +185,8 @@ def _certificate(
         attempts=attempt.number,
         ledger=attempt.charge,
         announced=announced,
-        tpm=quote,
+        tpm=machine.quote,
+        confidential=machine.confidential,
     )
     try:
         return issue_certificate(given, settings)
@@ -167,7 +196,7 @@ def _certificate(
 
 def _trained_files(folder: Path) -> dict[str, Path]:
     """The training's files by name: plain files directly in the folder, without those that an earlier attempt added."""
-    ours = {SPEC_FILE, CODE_MANIFEST, CERTIFICATE_FILE}
+    ours = {SPEC_FILE, CODE_MANIFEST, CERTIFICATE_FILE, REPORT_FILE}
     found = sorted(folder.iterdir()) if folder.is_dir() else []
     return {path.name: path for path in found if path.is_file() and not path.is_symlink() and path.name[0] != "." and path.name not in ours}
 

@@ -10,6 +10,7 @@ from typing import final
 
 from zetadp.app.certificates.errors import CertificateRefused
 from zetadp.app.certificates.facts.announced import AnnouncedFacts
+from zetadp.app.certificates.facts.confidential import ConfidentialFacts
 from zetadp.app.certificates.facts.ledger_entry import LedgerFacts
 from zetadp.app.certificates.facts.planned import differences, has_counts, model_files
 from zetadp.app.certificates.facts.tpm import TpmQuote
@@ -41,6 +42,7 @@ class CertificateInput:
       ledger: the entry that reserved the plan; None without a ledger.
       announced: where the plan was logged before the first step; None where it wasn't.
       tpm: what the machine's TPM signed; None where none was asked.
+      confidential: what a confidential machine's report says, which is then among ``artifacts``; None where none was asked.
     """
 
     job_id: str
@@ -55,6 +57,7 @@ class CertificateInput:
     ledger: LedgerFacts | None = None
     announced: AnnouncedFacts | None = None
     tpm: TpmQuote | None = None
+    confidential: ConfidentialFacts | None = None
 
     @property
     def protects_users(self) -> bool:

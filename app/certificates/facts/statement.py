@@ -23,6 +23,7 @@ from zetadp.accountants.events import Event
 from zetadp.app.certificates.facts.announced import AnnouncedFacts
 from zetadp.app.certificates.facts.attacks import AttackFacts
 from zetadp.app.certificates.facts.audit import CanaryFacts
+from zetadp.app.certificates.facts.confidential import ConfidentialFacts
 from zetadp.app.certificates.facts.decimals import DecimalText, SignedDecimalText
 from zetadp.app.certificates.facts.errata import known_row
 from zetadp.app.certificates.facts.guarantee import Guarantee, Words
@@ -239,6 +240,7 @@ class PrivacyCertificate(Value):
       errata: rows of the errata that apply.
       announced: where the plan was logged before the first step; absent where it wasn't.
       tpm: what the machine's TPM signed; absent where none was asked.
+      confidential: what a confidential machine's report says, which lies beside the certificate; absent where none was asked.
       ledger: the budget entry that paid for the run; absent without a ledger.
     Raises:
       ValidationError: parts of other names than the plan's, or in another order.
@@ -253,6 +255,7 @@ class PrivacyCertificate(Value):
     environment: Environment
     announced: Annotated[AnnouncedFacts | None, Field(exclude_if=is_absent)] = None
     tpm: Annotated[TpmQuote | None, Field(exclude_if=is_absent)] = None
+    confidential: Annotated[ConfidentialFacts | None, Field(exclude_if=is_absent)] = None
     ledger: Annotated[LedgerFacts | None, Field(exclude_if=is_absent)] = None
     errata: Rows
 

@@ -67,6 +67,7 @@ def predicate_of(given: CertificateInput, facts: DataSetFacts) -> PrivacyCertifi
         ),
         announced=given.announced,
         tpm=given.tpm,
+        confidential=given.confidential,
         ledger=given.ledger,
         errata=_rows(given, facts),
     )

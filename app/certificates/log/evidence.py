@@ -13,6 +13,7 @@ from zetadp.app.certificates.facts.statement import Statement
 from zetadp.app.certificates.log.checkpoint import LogHead
 from zetadp.app.certificates.log.cosignatures import cosignatures_on
 from zetadp.app.certificates.log.entries import certificate_entry
+from zetadp.app.certificates.log.machine_evidence import check_machine_report
 from zetadp.app.certificates.log.merkle_proofs import InclusionProof, ProofRefused, Proofs, check_inclusion, read_proof
 from zetadp.app.certificates.log.notes import Note, NoteRefused
 from zetadp.app.certificates.log.plan_evidence import check_plan_logged, check_time_stamps, check_tpm_quote
@@ -36,10 +37,12 @@ class Evidence:
     Attributes:
       proofs: as ``/v1/certificates/{id}/proofs`` gives them; None if there are none.
       revocations: the list as ``/.well-known/zetadp-revocations.jws`` gives it; None if there is none.
+      machine_report: the file of that name that the certificate names, as a confidential machine gave it; None if there is none.
     """
 
     proofs: bytes | None = None
     revocations: bytes | None = None
+    machine_report: bytes | None = None
 
 
 @final
@@ -81,6 +84,7 @@ def check_evidence(signed: Signed, keys: PublicKeySet, evidence: Evidence, trust
     plan_head, planned = check_plan_logged(signed.statement, keys, proofs, revoked, head)
     yield planned
     yield from check_tpm_quote(signed.statement, plan_head)
+    yield from check_machine_report(signed.statement, evidence.machine_report, plan_head, trust)
     yield check_time_stamps(signed.statement.predicate, proofs, plan_head, trust)
 
 

@@ -1,4 +1,4 @@
-r"""Whom a reader trusts beside the keys that sign certificates: authorities that stamp times, and witnesses of logs."""
+r"""Whom a reader trusts beside the keys that sign certificates: authorities that stamp times, witnesses of logs, and makers of machines."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ class Trust:
       least_time_stamps: of different ones, at least 1.
       witnesses: of the log, by their keys.
       least_witnesses: more than half of them.
+      machines: keys by which confidential machines sign reports, each as a PEM text of its certificate and the maker's.
     """
 
     authorities: tuple[str, ...] = ()
     least_time_stamps: int = 1
     witnesses: tuple[NoteKey, ...] = ()
     least_witnesses: int = 1
+    machines: tuple[str, ...] = ()
 
 
 NOBODY = Trust()

@@ -13,6 +13,7 @@ from zetadp.app.certificates.facts.report import Check, PolicyVerdict, Rule, Sta
 from zetadp.app.certificates.facts.statement import PrivacyCertificate
 from zetadp.app.certificates.facts.wording import EXACT, variates
 from zetadp.app.certificates.log.evidence import WITNESSES
+from zetadp.app.certificates.log.machine_evidence import MACHINE_REPORT
 from zetadp.app.certificates.log.plan_evidence import PLAN_LOGGED, TIME_STAMPS, TPM_QUOTE, quote_of
 from zetadp.app.certificates.policy.schema import Policy
 from zetadp.mechanisms import RandomOrigin
@@ -77,6 +78,7 @@ def verdict_on(policy: Policy, certificate: PrivacyCertificate, checks: Sequence
         *_rules(policy, judged),
         *_proved(policy, outcomes, said),
         *_quoted(policy, certificate, outcomes),
+        *_confidential(policy, certificate, outcomes),
         *_earlier(policy, certificate, outcomes),
         *_checks(policy, outcomes),
     )
@@ -229,6 +231,24 @@ def _quoted(policy: Policy, certificate: PrivacyCertificate, outcomes: dict[str,
         is_proved = outcomes.get(TPM_QUOTE) is Status.PASSED and outcomes.get(PLAN_LOGGED) is Status.PASSED
         found, is_met = f"by the key {name}{'' if is_proved else ', unproved'}", is_proved and name in policy.tpm_keys
     yield _rule("tpm_keys", required, found, is_met)
+
+
+def _confidential(policy: Policy, certificate: PrivacyCertificate, outcomes: dict[str, Status]) -> Iterator[Rule]:
+    asked, facts = policy.machines, certificate.confidential
+    if asked is None:
+        return
+    of = f", launched with one of {len(asked.measurements)} measurements" if asked.measurements else ""
+    required = f"a report signed by one of {len(asked.keys)} known chips' keys, of a guest without debugging and migration{of}"
+    found, is_met = "none", False
+    if facts is not None:
+        # It passes only by a key of this policy, on the head that the plan is proved to be under.
+        is_proved = outcomes.get(MACHINE_REPORT) is Status.PASSED and outcomes.get(PLAN_LOGGED) is Status.PASSED
+        is_closed = not (facts.debugging or facts.migration)
+        is_met = is_proved and is_closed and (not asked.measurements or facts.measurement in asked.measurements)
+        with_ = [name for name, is_so in (("debugging", facts.debugging), ("migration", facts.migration)) if is_so]
+        limits = f", with {' and '.join(with_)} allowed" if with_ else ""
+        found = f"launched with the measurement {facts.measurement}{limits}{'' if is_proved else ', unproved'}"
+    yield _rule("machines", required, found, is_met)
 
 
 def _earlier(policy: Policy, certificate: PrivacyCertificate, outcomes: dict[str, Status]) -> Iterator[Rule]:

@@ -13,6 +13,7 @@ from zetadp.app.certificates.facts.statement import Sha256
 from zetadp.app.certificates.log.notes import COSIGNATURE, NoteKey, NoteRefused
 from zetadp.app.certificates.log.time_stamps import StampRefused, check_authority
 from zetadp.app.certificates.log.trust import Trust
+from zetadp.app.certificates.signing.snp_reports import EndorsementRefused, endorsement_in
 from zetadp.mechanisms.base import Adjacency, PrivacyUnit, Tally, Value, is_absent
 from zetadp.mechanisms.errors import InvalidParameter
 
@@ -93,6 +94,33 @@ class Witnesses(Value):
         return self
 
 
+def _a_machine(pem: str) -> str:
+    try:
+        endorsement_in(pem)
+    except EndorsementRefused as refused:
+        raise ValueError(str(refused)) from refused
+    return pem
+
+
+@final
+class Machines(Value):
+    r"""Which confidential machines a certificate may have been made in.
+
+    Attributes:
+      keys: by one of which the report is signed; of each, one PEM text: the certificate of the chip's key (VCEK) and AMD's two above it.
+      measurements: one of which the guest was launched with; any if empty, and then nothing is known of what is in the guest.
+    """
+
+    keys: Annotated[
+        tuple[Annotated[str, StringConstraints(strict=True, max_length=32_000), AfterValidator(_a_machine)], ...],
+        Field(min_length=1, max_length=100),
+    ]
+    measurements: Annotated[
+        tuple[Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{96}$")], ...],
+        Field(max_length=1000, exclude_if=is_absent),
+    ] = ()
+
+
 @final
 class Policy(Value):
     r"""What is demanded; a certificate that isn't valid meets no policy.
@@ -119,6 +147,8 @@ class Policy(Value):
         for.
       tpm_keys: one of the keys with these names, which ``verify`` prints, gave a TPM's quote on the code and on the head that the plan is
         under, as is proved. Whether such a key is in a TPM is known to whoever wrote down its name; absent: no quote is asked for.
+      machines: a confidential machine's report on the code and on the head that the plan is under, as is proved, is signed by one of these
+        machines' keys, and the guest was launched without debugging and migration; absent: no report is asked for.
       most_earlier_runs: how many trainings of the same data set its service may have planned before, at most, by a number that is proved to
         be in the log; absent: any number.
       checks: checks that must have passed; without this, one that couldn't be made for want of a file is accepted. ``log``,
@@ -141,6 +171,7 @@ class Policy(Value):
     time_stamps: Annotated[TimeStamps | None, Field(exclude_if=is_absent)] = None
     witnesses: Annotated[Witnesses | None, Field(exclude_if=is_absent)] = None
     tpm_keys: Annotated[tuple[Sha256, ...], Field(max_length=1000, exclude_if=is_absent)] = ()
+    machines: Annotated[Machines | None, Field(exclude_if=is_absent)] = None
     most_earlier_runs: Annotated[Tally | None, Field(exclude_if=is_absent), CountText] = None
     checks: Annotated[tuple[CheckName, ...], Field(max_length=100)] = ()
 
@@ -164,6 +195,7 @@ class Policy(Value):
             least_time_stamps=1 if stamps is None else stamps.least,
             witnesses=() if witnesses is None else tuple(map(NoteKey.read, witnesses.keys)),
             least_witnesses=1 if witnesses is None else witnesses.least,
+            machines=() if self.machines is None else self.machines.keys,
         )
 
     def admits(self, epsilon: str, delta: str) -> bool:

@@ -9,6 +9,7 @@ from typing import final
 from pydantic import TypeAdapter, ValidationError
 
 from zetadp.app.certificates.facts.announced import AnnouncedFacts
+from zetadp.app.certificates.facts.confidential import REPORT_FILE
 from zetadp.app.certificates.facts.statement import CERTIFICATE_FILE, CODE_MANIFEST, MODEL_FILE, SPEC_FILE, Statement
 from zetadp.app.certificates.log.beacons import given
 from zetadp.app.certificates.log.entries import plan_digest, plan_statement_of
@@ -72,7 +73,8 @@ def prepared_rerun(folder: Path, keys: PublicKeySet, key_file: Path, policy: Pol
       OSError: a file can't be read.
     """
     envelope, proofs = (folder / CERTIFICATE_FILE).read_bytes(), (folder / PROOFS_FILE).read_bytes()
-    _check_certificate(envelope, keys, folder, Evidence(proofs, (folder / REVOCATIONS_FILE).read_bytes()), policy)
+    reported = (folder / REPORT_FILE).read_bytes() if (folder / REPORT_FILE).is_file() else None
+    _check_certificate(envelope, keys, folder, Evidence(proofs, (folder / REVOCATIONS_FILE).read_bytes(), reported), policy)
     statement = read_statement(envelope)
     announced = statement.predicate.announced
     assert announced is not None  # its plan was logged

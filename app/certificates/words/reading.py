@@ -11,6 +11,7 @@ from zetadp.accountants.events import leaves, neighbourhood
 from zetadp.app.certificates.facts import wording
 from zetadp.app.certificates.facts.announced import announced_lines
 from zetadp.app.certificates.facts.audit import audit_in_words
+from zetadp.app.certificates.facts.confidential import confidential_line
 from zetadp.app.certificates.facts.decimals import exact
 from zetadp.app.certificates.facts.errata import meaning
 from zetadp.app.certificates.facts.guarantee import ApproximateDp, figures
@@ -196,6 +197,7 @@ class Reading:
         yield f"Held-out records: {self.measured()}."
         yield from announced_lines(self.certificate.announced)
         yield from tpm_line(self.certificate.tpm)
+        yield from confidential_line(self.certificate.confidential)
         if self.certificate.ledger is not None:
             yield f"Budget: {ledger_line(self.certificate.ledger)}."
         yield f"Random numbers: {run.generator}; {self._keyed()}.{self._shared()} Audit: {self.audit}."

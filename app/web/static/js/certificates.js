@@ -29,6 +29,7 @@ const WORDS = {
   witnesses: "Did witnesses sign the log's head?",
   time_stamps: "Did somebody else stamp the time on that?",
   tpm_quote: "Did a TPM's key sign the code's digest and the log's head?",
+  machine_report: "Did a confidential machine's chip sign them?",
   revocations: "Is the list of revoked keys valid?",
   revocation: "Does its key still count?",
 };
