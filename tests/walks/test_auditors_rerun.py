@@ -98,7 +98,7 @@ def test_the_certificate_meets_a_policy_that_asks_for_everything(audited: Audite
 
 
 def test_the_auditor_repeats_every_release_and_the_model(audited: Audited) -> None:
-    command = ["rerun", str(audited.folder), "--noise-key", str(audited.key)]
+    command = ["rerun", str(audited.folder), "--noise-key", str(audited.key), "--keys", str(audited.folder / "jwks.json")]
     told = run(audited.of, *command, "--policy", str(audited.policy)).output
     assert "6 of 6 releases are the same, bit for bit" in told
     assert "the model is the one that follows from them" in told
