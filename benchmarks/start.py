@@ -2,8 +2,9 @@ r"""Starts: CPU seconds until the command line has printed its help, the service
 
     python -m benchmarks.start
 
-Each in an interpreter of its own, in turn with one that does nothing; user and system time, medians. What a start imports follows from the
-code alone, so the ratio to the bare interpreter moves little with the machine. The goals are of a quiet machine.
+Each as our own commands start it, in an interpreter of its own, in turn with one that does nothing; user and system time, medians. What a
+start imports follows from the code alone, so the ratio to the bare interpreter moves little with the machine. The goals are of a quiet
+machine.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from benchmarks.compare import Ratio, goal, line
 ROUNDS = 7
 STARTS = (
     ("command line, --help", ("-m", "zetadp", "--help"), 0.3),
-    ("the service's application", ("-c", "from zetadp.app.main import create_app; create_app()"), 1.2),
+    ("the service's application", ("-c", "import zetadp.app.__main__; from zetadp.app.main import create_app; create_app()"), 1.2),
     ("training child, before its work", ("-m", "zetadp.process", "zetadp.trainer.child", "--help"), 2.0),
 )
 """Name, arguments of the interpreter, and CPU seconds at most."""
