@@ -98,7 +98,9 @@ function head() {
   if (wanted === offered) return;
   offered = wanted;
   byId("what").replaceChildren(...what());
-  byId("actions").replaceChildren(...((job.waits_for ? ACTIONS.queued : ACTIONS[job.state]) || []).map(button));
+  const actions = (job.waits_for ? ACTIONS.queued : ACTIONS[job.state]) || [];
+  // Nor to a state in which the same can be done.
+  if (String([...byId("actions").children].map((one) => one.getAttribute("name"))) !== String(actions)) byId("actions").replaceChildren(...actions.map(button));
   byId("certificate").replaceChildren(...(job.certificate ? [certificate()] : []));
   belongings();
   byId("spec").textContent = JSON.stringify(job.spec ?? job.result, null, 2);
@@ -212,7 +214,7 @@ function button(action) {
       byId("trouble").replaceChildren(refusal(error));
     }
   };
-  return el("button", { type: "button", class: action === "cancel" ? "danger" : "quiet", on: { click: act } }, { cancel: "Cancel", pause: "Pause", resume: "Resume", retry: "Run again" }[action]);
+  return el("button", { type: "button", name: action, class: action === "cancel" ? "danger" : "quiet", on: { click: act } }, { cancel: "Cancel", pause: "Pause", resume: "Resume", retry: "Run again" }[action]);
 }
 
 function take(event) {
