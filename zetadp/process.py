@@ -10,7 +10,20 @@ import atexit
 import gc
 import os
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from importlib import import_module
+
+
+@contextmanager
+def starting() -> Generator[None]:
+    """Nothing looks for garbage while that is made which lives as long as the process, nor ever at it later."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def child_command(module: str, *arguments: str) -> list[str]:
@@ -20,11 +33,9 @@ def child_command(module: str, *arguments: str) -> list[str]:
 
 def main(arguments: list[str]) -> int:
     """Runs a module's ``main`` with the arguments after its name."""
-    gc.disable()
     atexit.register(gc.freeze)
-    of_module = import_module(arguments[0]).main
-    gc.freeze()
-    gc.enable()
+    with starting():
+        of_module = import_module(arguments[0]).main
     return of_module(arguments[1:])
 
 

@@ -27,6 +27,7 @@ from zetadp.app.kit.database import Database
 from zetadp.app.kit.logs import configure_logs
 from zetadp.app.kit.settings import Settings
 from zetadp.app.kit.waiting import when_available
+from zetadp.process import starting
 from zetadp.trainer.parent import die_with_parent
 from zetadp.trainer.team_place import TeamPlace
 
@@ -68,11 +69,13 @@ def _terminated(_number: int, _frame: FrameType | None) -> None:
 
 
 def _run(settings: Settings, listener: socket.socket, address: str, first_key: str | None, processes: int) -> None:
-    from zetadp.app.main import create_app
+    with starting():
+        from zetadp.app.main import create_app
 
-    config = uvicorn.Config(
         # Several processes each make their own, from the environment that they inherit.
-        create_app(settings) if processes == 1 else "zetadp.app.serving:application",
+        served = create_app(settings) if processes == 1 else "zetadp.app.serving:application"
+    config = uvicorn.Config(
+        served,
         factory=processes > 1,
         workers=processes,
         log_level=settings.log_level,
