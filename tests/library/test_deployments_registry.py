@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,8 @@ def test_an_entry_has_the_registrys_form_and_the_certificates_figures(issued: Ca
     # The registry's check of quoting: folded texts would lose their lines.
     styles = {token.style for token in yaml.scan(text) if isinstance(token, yaml.ScalarToken)}
     assert styles <= {None, "|", "'", '"'}
+    assert "://" not in text, "the registry's checks fetch every address"
+    assert len(re.findall("holds only if", text)) == 1, "conditions are one list, not a sentence each"
     certificate, deployment = read(envelope), entry["deployment"]
     assert isinstance(certificate.guarantee, ApproximateDp)
     loss = deployment["privacy_loss"]

@@ -116,8 +116,7 @@ def _privacy_loss(reading: Reading, guarantee: ApproximateDp) -> dict[str, Any]:
     if guarantee.gdp_mu is not None:
         told.append(f"Also {guarantee.gdp_mu}-Gaussian DP.")
     told += [f"At epsilon {point.epsilon} delta is at most {point.delta}." for point in guarantee.delta_curve]
-    for caveat in caveats(reading, guarantee):
-        told += [f"{caveat.lead} {line}" for line in caveat.lines] or [caveat.lead]
+    told += [" ".join([caveat.lead, "; ".join(caveat.lines)]) for caveat in caveats(reading, guarantee)]
     return {
         "privacy_unit": reading.unit,
         "privacy_unit_details": _lines([reading.neighbours, reading.unit_meaning]),
