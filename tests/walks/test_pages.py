@@ -200,8 +200,8 @@ def test_what_can_void_epsilon_is_named_beside_it_and_what_it_means_is_in_the_se
     assert page.locator("#meaning details").first.locator("p").all_inner_texts()[:2] == [named["sentence"], guessed["sentence"]]
     assert [one.is_visible() for one in page.locator("#sentences li").all()] == [True] * 2
     most = re.findall(r"at most ([\d.]+) %", named["sentence"])[0]
-    tuned = "Tuned to name this record in \u20601 of 100 runs if it was left out, an attack names it in at most"
-    assert f"{tuned} \u2060{most} of 100 if not." in page.inner_text("#meaning")
+    attack = "An attack that names this record in \u20601 of 100 runs if it was left out names it in at most"
+    assert f"{attack} \u2060{most} of 100 if not." in page.inner_text("#meaning")
     # A figure for each run in which the attack names a record that is included, rounded up; the first names it in any case.
     assert page.locator("#meaning .people .taking").count() == math.ceil(float(most)) - 1
 

@@ -74,7 +74,10 @@ function told(of, words, answer) {
   if (!words || strength === "no") return [el("p", {}, label, "Nothing is promised to anybody.")];
   const unit = spelled(of.unit);
   const alarms = Math.round(RUNS * answer.naming.alpha); // the first figures of the picture
-  const [before, between, after] = [`Tuned to name this ${unit} in `, `${alarms} of ${RUNS} runs if ${pronoun(words.absent, unit)}, an attack names ${PEOPLE.has(unit) ? "them" : "it"} in at most `, `${most} of ${RUNS} if not.`];
+  const it = PEOPLE.has(unit) ? "them" : "it";
+  const before = `An attack that names this ${unit} in `;
+  const between = `${alarms} of ${RUNS} runs if ${pronoun(words.absent, unit)} names ${it} in at most `;
+  const after = `${most} of ${RUNS} if not.`;
   const exact = [answer.naming.sentence, answer.guess.sentence, answer.publication, answer.strengths].filter(Boolean);
   return [
     el("p", {}, label, ` ${before}`, swatch(""), between, swatch(" taking"), after),
