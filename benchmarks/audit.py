@@ -1,8 +1,9 @@
 r"""``python -m benchmarks.audit [--kind canaries --runs 100 --broken 5]``: audits of honest and of broken trainings.
 
 Takes minutes: not in ``make bench``.
-Honest runs must pass, all of them. Runs with half the noise, without clipping, with noise on real parts alone, with noise that comes back
-or is taken back, or with fixed batches must be found. Each is a whole training of the service's own ``train``, with marks or canaries.
+Honest runs must pass, all of them. Runs with half the noise, without clipping, with a bound or samples 1.5 times too large, with noise on
+real parts alone, with noise that comes back or is taken back, or with fixed batches must be found. Each is a whole training of the
+service's own ``train``, with marks or canaries.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -63,6 +65,14 @@ def _unclipped(norms: Tensor, _aims: float | Tensor) -> Tensor:
     return torch.ones_like(norms)
 
 
+def _half_too_long(norms: Tensor, aims: float | Tensor) -> Tensor:
+    return 1.5 * _factors(norms, aims)
+
+
+def _too_often(units: int, probability: float, stream: Any) -> NDArray[np.intp]:
+    return _sample(units, min(1.0, 1.5 * probability), stream)
+
+
 def _fixed(units: int, probability: float, _stream: object) -> NDArray[np.intp]:
     return np.arange(round(probability * units))
 
@@ -95,14 +105,17 @@ def _broken(release: object = _release, factors: object = _factors, sample: obje
         training.check_contributions = _check
 
 
+USUAL = {"marks": 30_000, "canaries": 1000}
 BREAKS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "honest": _broken,
     "half the noise": lambda: _broken(_half),
     "no clipping": lambda: _broken(factors=_unclipped),
+    "a bound 1.5 times too long": lambda: _broken(factors=_half_too_long),
     "noise on real parts alone": lambda: _broken(_real_parts),
     "noise that comes back": lambda: _broken(_Returning(1.0)),
     "noise that is taken back": lambda: _broken(_Returning(-1.0)),
     "fixed batches": lambda: _broken(sample=_fixed),
+    "samples 1.5 times too large": lambda: _broken(sample=_too_often),
 }
 
 
@@ -142,10 +155,10 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--broken", type=int, default=5)
     parser.add_argument("--kind", choices=("marks", "canaries"), default="marks")
-    parser.add_argument("--canaries", type=int, default=30_000)
+    parser.add_argument("--canaries", type=int, help="how many a run has; by default 30000 marks, 1000 canaries")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    for row in rows(options.kind, options.runs, options.broken, options.canaries):
+    for row in rows(options.kind, options.runs, options.broken, options.canaries or USUAL[options.kind]):
         sys.stdout.write(row + "\n")
         sys.stdout.flush()
 
