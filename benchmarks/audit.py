@@ -25,6 +25,7 @@ from torch import Tensor
 
 from zetadp import accountants
 from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, NoiseSource
+from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import RuntimeSpec, ZetaDpSgd, load_train
 from zetadp.trainer.engine import network_run as training
 from zetadp.trainer.engine.gradients import clipping, sampling
@@ -119,6 +120,17 @@ BREAKS: dict[str, Callable[[], AbstractContextManager[None]]] = {
 }
 
 
+def _refused(spec: ZetaDpSgd, as_broken: Callable[[], AbstractContextManager[None]]) -> bool:
+    """Whether the run ends before its first step, as it does unless the table below lets it go on."""
+    with as_broken():
+        training.check_contributions = _check
+        try:
+            run(spec)
+        except InvalidParameter:
+            return True
+    return False
+
+
 def rows(kind: str, runs: int, broken: int, canaries: int) -> Iterator[str]:
     """One line for each way to train."""
     spec = audited(kind, canaries)
@@ -129,6 +141,7 @@ def rows(kind: str, runs: int, broken: int, canaries: int) -> Iterator[str]:
         for _ in range(runs if name == "honest" else broken):
             with as_broken():
                 reports.append(run(spec))
+        refused = " (refused before its first step, if the check of contributions is left in)" if _refused(spec, as_broken) else ""
         by_noise = sum(report.noise_test is not None and report.noise_test.status == "violated" for report in reports)
         by_samples = sum(report.sample_test is not None and report.sample_test.status == "violated" for report in reports)
         audits = [report.audit for report in reports if report.audit is not None]
@@ -137,7 +150,7 @@ def rows(kind: str, runs: int, broken: int, canaries: int) -> Iterator[str]:
         independent = statistics.median(audit.epsilon_lower_if_independent for audit in audits)
         yield (
             f"  {name:26} {len(reports):4} runs: found by the noise {by_noise}, by samples {by_samples}, by {kind} {by_audit}; epsilon at "
-            f"least {free[0]:.3g} to {free[-1]:.3g}, median {statistics.median(free):.3g}; median {independent:.3g} if independent"
+            f"least {free[0]:.3g} to {free[-1]:.3g}, median {statistics.median(free):.3g}; median {independent:.3g} if independent{refused}"
         )
     times: dict[int | None, list[float]] = {None: [], canaries: []}
     for _ in range(3):
