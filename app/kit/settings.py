@@ -165,7 +165,7 @@ class Settings(BaseSettings):
       tpm: the machine's TPM 2.0 that workers ask for a quote in each certificate: a device that shares it (``/dev/tpmrm0``), or another way
         in which tpm2-tools reach it. All certificates with quotes of one TPM show that they are from one machine. None is asked if absent.
       confidential: the folder in which the kernel gives workers this confidential machine's own report for each certificate
-        (``/sys/kernel/config/tsm/report``; AMD SEV-SNP only). Reports name the chip. None is asked for if absent.
+        (``/sys/kernel/config/tsm/report``; AMD SEV-SNP and Intel TDX). Reports name the machine. None is asked for if absent.
       policy: a YAML file that says which trainings are accepted; one that can't meet it is refused before it runs, with the field and the
         reason. Without it every training is accepted.
       tenant_jobs: how many jobs of one tenant may be unfinished at a time, calculations included.

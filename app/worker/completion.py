@@ -2,11 +2,11 @@ r"""What follows a finished child: for a training, the check that it did what wa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import final
+from typing import TypeVar, final
 
 import structlog
 from pydantic import ValidationError
@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from zetadp.app.certificates.errors import CertificateRefused, SigningKeyRevoked, SigningKeyUnusable
 from zetadp.app.certificates.facts.announced import AnnouncedFacts
-from zetadp.app.certificates.facts.confidential import REPORT_FILE, ConfidentialFacts
+from zetadp.app.certificates.facts.confidential import REPORT_FILE, SnpFacts, TdxFacts
 from zetadp.app.certificates.facts.statement import CODE_MANIFEST, SPEC_FILE
 from zetadp.app.certificates.facts.tpm import TpmQuote
 from zetadp.app.certificates.issuing.confidential import MachineSilent, machine_report
@@ -39,14 +39,17 @@ SIGNED_AGAIN = 5
 """How often a certificate is signed again if its key is revoked before it is stored."""
 _log = structlog.get_logger()
 
+Place = TypeVar("Place", str, Path)
+Answer = TypeVar("Answer")
+
 
 @final
 @dataclass(frozen=True)
 class Machine:
-    """What the machine says of itself, if anything."""
+    """What the machine says of itself, if anything: its TPM's quote, and a confidential machine's report, in which the facts are."""
 
     quote: TpmQuote | None
-    confidential: ConfidentialFacts | None
+    confidential: tuple[SnpFacts | TdxFacts, bytes] | None
 
 
 @final
@@ -102,10 +105,9 @@ def complete_training(
     folder = place.folder / ARTIFACTS
     trained = _trained_files(folder)
     finished = now()
-    machine = Machine(quote=tpm_quote(attempts, settings, announced), confidential=None)
-    if (reported := confidential_report(attempts, settings, announced)) is not None:
-        machine = Machine(machine.quote, reported[0])
-        _replace(folder / REPORT_FILE, reported[1])
+    machine = machine_said(attempts, settings, announced)
+    if machine.confidential is not None:
+        _replace(folder / REPORT_FILE, machine.confidential[1])
         trained[REPORT_FILE] = folder / REPORT_FILE
     envelope = _certificate(attempt, document, report, trained, finished, settings, announced, machine)
     _replace(folder / SPEC_FILE, spec_file(document.spec))
@@ -139,27 +141,23 @@ def _report(workdir: Path) -> RunReport:
         raise RunRefused(f"training left a report that can't be read (field {field!r})") from error
 
 
-def tpm_quote(attempts: Attempts, settings: Settings, announced: AnnouncedFacts | None) -> TpmQuote | None:
-    """The TPM's, where one is to be asked. A certificate without it claims nothing of it, so a silent TPM ends no job."""
-    if settings.tpm is None or announced is None:
-        return None
-    head = attempts.reading(lambda session: head_of(session, settings, announced.head_size))
-    try:
-        return quoted(settings.tpm, sha256_of(code_manifest()), head.text)
-    except TpmSilent as silent:
-        _log.warning("tpm_silent", reason=str(silent))
-        return None
+def machine_said(attempts: Attempts, settings: Settings, announced: AnnouncedFacts | None) -> Machine:
+    """What is to be asked of it. A certificate claims nothing of what isn't in it, so a machine that is silent ends no job."""
+    if announced is None or (settings.tpm is None and settings.confidential is None):
+        return Machine(None, None)
+    head = attempts.reading(lambda session: head_of(session, settings, announced.head_size)).text
+    code = sha256_of(code_manifest())
+    return Machine(
+        quote=None if settings.tpm is None else _said(quoted, settings.tpm, code, head),
+        confidential=None if settings.confidential is None else _said(machine_report, settings.confidential, code, head),
+    )
 
 
-def confidential_report(attempts: Attempts, settings: Settings, announced: AnnouncedFacts | None) -> tuple[ConfidentialFacts, bytes] | None:
-    """The confidential machine's, where one is to be asked for; as with a TPM, a machine that gives none ends no job."""
-    if settings.confidential is None or announced is None:
-        return None
-    head = attempts.reading(lambda session: head_of(session, settings, announced.head_size))
+def _said(ask: Callable[[Place, str, str], Answer], place: Place, code: str, head: str) -> Answer | None:
     try:
-        return machine_report(settings.confidential, sha256_of(code_manifest()), head.text)
-    except MachineSilent as silent:
-        _log.warning("confidential_machine_silent", reason=str(silent))
+        return ask(place, code, head)
+    except (TpmSilent, MachineSilent) as silent:
+        _log.warning("machine_silent", asked=str(place), reason=str(silent))
         return None
 
 
@@ -186,7 +184,7 @@ def _certificate(
         ledger=attempt.charge,
         announced=announced,
         tpm=machine.quote,
-        confidential=machine.confidential,
+        confidential=None if machine.confidential is None else machine.confidential[0],
     )
     try:
         return issue_certificate(given, settings)

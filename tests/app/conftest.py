@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.app.certificate_kinds import run_named, write_table
-from tests.app.certificates_harness import MadeWhenAsked, finished_run
+from tests.app.announced_harness import Announcing
+from tests.app.certificate_kinds import BASELINE, run_named, write_table
+from tests.app.certificates_harness import MadeWhenAsked, finished_run, run_of
 from tests.remembered import accounted_once
 from zetadp.app.certificates.facts.statement import PrivacyCertificate
 from zetadp.app.certificates.issuing.issue import CertificateInput, issue_certificate
@@ -45,6 +46,20 @@ def settings(folder: Path) -> Settings:
 @pytest.fixture(scope="module")
 def run(folder: Path) -> CertificateInput:
     return finished_run(folder / "files")
+
+
+@pytest.fixture(scope="module")
+def unprotected(tmp_path_factory: pytest.TempPathFactory) -> CertificateInput:
+    """A run whose figures take no time to recompute."""
+    return run_of(BASELINE, tmp_path_factory.mktemp("run"))
+
+
+@pytest.fixture(scope="module")
+def house(unprotected: CertificateInput, tmp_path_factory: pytest.TempPathFactory) -> Generator[Announcing]:
+    """Where plans of such runs are logged."""
+    made = Announcing(Settings(data_dir=tmp_path_factory.mktemp("house")), unprotected)
+    yield made
+    made.database.close()
 
 
 @pytest.fixture(scope="module")

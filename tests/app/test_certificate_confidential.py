@@ -5,36 +5,27 @@ No test runs on such a machine. What the kernel does when it is asked is played 
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from threading import Thread
-from typing import Any, final
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from tests.app.announced_harness import Announcing
-from tests.app.certificate_kinds import BASELINE
-from tests.app.certificates_harness import ABSENT, details, forged, lied, run_of
+from tests.app.certificates_harness import ABSENT, details, forged, lied
+from tests.app.confidential_harness import Certified, Certifying, Kernel, asked, is_met, policy_of, verified
 from tests.app.forked import run_command
 from tests.app.machine_harness import CHAIN, DEBUGGING, MEASURED, MIGRATION, POLICY, RECORDED, Machine
-from zetadp.app.certificates.facts.confidential import REPORT_FILE, ConfidentialFacts
-from zetadp.app.certificates.facts.report import Status, VerificationReport
-from zetadp.app.certificates.facts.tpm import qualifying_data
+from zetadp.app.certificates.facts.confidential import REPORT_FILE, SnpFacts
+from zetadp.app.certificates.facts.report import Status
 from zetadp.app.certificates.issuing import confidential
 from zetadp.app.certificates.issuing.confidential import MachineSilent, machine_report
 from zetadp.app.certificates.issuing.issue import CertificateInput
 from zetadp.app.certificates.log.evidence import Evidence
-from zetadp.app.certificates.log.merkle_proofs import Proofs
-from zetadp.app.certificates.log.service import head_of
 from zetadp.app.certificates.page.plain import describe
 from zetadp.app.certificates.policy.schema import Policy
-from zetadp.app.certificates.signing.digests import code_manifest, sha256_of
 from zetadp.app.certificates.signing.keys import jwks
-from zetadp.app.certificates.signing.snp_reports import SnpReport
 from zetadp.app.certificates.verification.verify import read, verify
 from zetadp.app.jobs.attempts import Attempts
 from zetadp.app.jobs.workspaces import FolderWorkspace
@@ -50,79 +41,29 @@ def machine() -> Machine:
 # In a certificate
 
 
-@final
-@dataclass(frozen=True)
-class Certified:
-    """A certificate, its proofs, and the report that it names."""
-
-    envelope: bytes
-    proofs: Proofs
-    content: bytes
+@pytest.fixture(scope="module")
+def certify(house: Announcing, unprotected: CertificateInput, tmp_path_factory: pytest.TempPathFactory) -> Certifying:
+    return Certifying(house, unprotected, tmp_path_factory.mktemp("report"), "sev_guest")
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> CertificateInput:
-    """Of a training without protection, whose figures take no time to recompute."""
-    return run_of(BASELINE, tmp_path_factory.mktemp("run"))
+def right(certify: Certifying, machine: Machine) -> Certified:
+    return certify(machine.report)
 
 
-@pytest.fixture(scope="module")
-def house(run: CertificateInput, tmp_path_factory: pytest.TempPathFactory) -> Generator[Announcing]:
-    made = Announcing(Settings(data_dir=tmp_path_factory.mktemp("house")), run)
-    yield made
-    made.database.close()
-
-
-@pytest.fixture(scope="module")
-def certify(house: Announcing, run: CertificateInput, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Certified]:
-    def made(machine: Machine, head: str | None = None, **fields: int) -> Certified:
-        job_id, announced = house.began()
-        with house.database.reading() as session:
-            own = sha256_of(head_of(session, house.settings, announced.head_size).text.encode())
-        content = machine.report(qualifying_data(sha256_of(code_manifest()), head or own), **fields)  # pyright: ignore[reportArgumentType]
-        path = tmp_path_factory.mktemp("report") / REPORT_FILE
-        path.write_bytes(content)
-        report = SnpReport.read(content)
-        closed = {"debugging": report.allows_debugging, "migration": report.allows_migration}
-        facts = ConfidentialFacts.model_validate({"kind": "amd_sev_snp", "measurement": report.measurement.hex()} | closed)
-        given = replace(run, confidential=facts, artifacts={**run.artifacts, REPORT_FILE: path})
-        envelope, certificate_id = house.ended(job_id, announced, given)
-        return Certified(envelope, house.proofs(certificate_id), content)
-
-    return made
-
-
-@pytest.fixture(scope="module")
-def right(certify: Callable[..., Certified], machine: Machine) -> Certified:
-    return certify(machine)
-
-
-def policy_of(*machines: Machine, measurements: tuple[str, ...] = ()) -> Policy:
-    limits = {"largest_epsilon": "100", "largest_delta": "0.1"}
-    machines_asked = {"keys": tuple(one.pem for one in machines), "measurements": measurements}
-    fields = {"name": "test", "unit": ("record",), "adjacency": ("add_remove",), "machines": machines_asked}
-    return Policy.model_validate(fields | limits)
-
-
-def verified(house: Announcing, given: Certified, policy: Policy | None = None, envelope: bytes | None = None) -> VerificationReport:
-    evidence = replace(house.evidence(given.proofs), machine_report=given.content)
-    return verify(envelope or given.envelope, jwks(house.settings), None, evidence, policy)
-
-
-def is_met(report: VerificationReport) -> bool:
-    assert report.policy is not None
-    return next(rule.is_met for rule in report.policy.rules if rule.name == "machines")
+def by(*machines: Machine, **more: object) -> Policy:
+    return policy_of({"keys": tuple(one.pem for one in machines)} | more)
 
 
 def test_a_report_by_a_known_chip_passes_and_its_words_say_what_it_does_not_show(
     house: Announcing, right: Certified, machine: Machine
 ) -> None:
-    report = verified(house, right, policy_of(machine, measurements=(MEASURED.hex(),)))
+    report = verified(house, right, by(machine, measurements=(MEASURED.hex(),)))
     said = details(report, "machine_report", Status.PASSED)
     assert report.verdict == "valid"
     assert is_met(report)
     assert f"chip {machine.chip.hex()[:16]}..." in said
-    assert "dates and revocation weren't looked at" in said
+    assert "dates weren't looked at; no list of revoked certificates was given" in said
     for words in (said, describe(read(right.envelope))):
         assert "it doesn't show that this code ran" in words
         assert MEASURED.hex() in words
@@ -135,7 +76,7 @@ def test_without_the_chips_certificates_nothing_has_passed(house: Announcing, ri
 
 
 def test_without_file_or_proofs_nothing_has_passed(house: Announcing, right: Certified, machine: Machine) -> None:
-    policy, keys = policy_of(machine), jwks(house.settings)
+    policy, keys = by(machine), jwks(house.settings)
     without_file = verify(right.envelope, keys, None, house.evidence(right.proofs), policy)
     without_proofs = verify(right.envelope, keys, None, Evidence(machine_report=right.content), policy)
     assert f"{REPORT_FILE} wasn't given" in details(without_file, "machine_report", Status.NOT_CHECKED)
@@ -146,26 +87,26 @@ def test_without_file_or_proofs_nothing_has_passed(house: Announcing, right: Cer
 
 def test_a_report_of_another_chip_is_not_checked_and_meets_no_policy(house: Announcing, right: Certified, machine: Machine) -> None:
     others = Machine.made(chip=b"\xcd" * 64), Machine.made(tcb=bytes([4, *machine.tcb[1:]]))
-    report = verified(house, right, policy_of(*others))
-    assert "none of the certificates given is for the chip and firmware" in details(report, "machine_report", Status.NOT_CHECKED)
+    report = verified(house, right, by(*others))
+    assert "none of the certificates given is for the firmware and the chip" in details(report, "machine_report", Status.NOT_CHECKED)
     assert not is_met(report)
-    assert is_met(verified(house, right, policy_of(*others, machine)))
+    assert is_met(verified(house, right, by(*others, machine)))
 
 
 def test_a_report_that_the_chips_key_did_not_sign_is_refused(house: Announcing, right: Certified) -> None:
-    report = verified(house, right, policy_of(Machine.made()))  # of the same number
+    report = verified(house, right, by(Machine.made()))  # of the same number
     assert "its signature doesn't hold" in details(report, "machine_report")
     assert report.verdict == "invalid"
 
 
-def test_a_report_on_another_head_is_refused(house: Announcing, certify: Callable[..., Certified], machine: Machine) -> None:
-    report = verified(house, certify(machine, head="1" * 64), policy_of(machine))
+def test_a_report_on_another_head_is_refused(house: Announcing, certify: Certifying, machine: Machine) -> None:
+    report = verified(house, certify(machine.report, head="1" * 64), by(machine))
     assert "about another code's digest or another head" in details(report, "machine_report")
 
 
 def test_another_file_than_the_one_named_is_refused(house: Announcing, right: Certified, machine: Machine) -> None:
     for content in (machine.signed(right.content), RECORDED, b""):
-        report = verified(house, replace(right, content=content), policy_of(machine))
+        report = verified(house, replace(right, content=content), by(machine))
         assert "the certificate names another one" in details(report, "machine_report")
 
 
@@ -178,26 +119,26 @@ def test_a_certificate_that_says_otherwise_than_the_report_is_refused(
     facts = read(right.envelope).confidential
     assert facts is not None
     envelope = lied(right.envelope, house.settings, {"confidential": facts.model_dump() | lie})
-    assert "the certificate states another" in details(verified(house, right, policy_of(machine), envelope), "machine_report")
+    assert "the certificate states another" in details(verified(house, right, by(machine), envelope), "machine_report")
 
 
 def test_a_report_without_its_file_or_a_logged_plan_is_refused(house: Announcing, right: Certified, machine: Machine) -> None:
     unlogged = lied(right.envelope, house.settings, {"announced": ABSENT})
-    assert "the plan wasn't logged" in details(verified(house, right, policy_of(machine), unlogged), "machine_report")
+    assert "the plan wasn't logged" in details(verified(house, right, by(machine), unlogged), "machine_report")
 
     def without_file(statement: dict[str, Any]) -> None:
         statement["subject"] = [subject for subject in statement["subject"] if subject["name"] != REPORT_FILE]
 
     unnamed = forged(right.envelope, house.settings, without_file)
-    assert "doesn't name the file" in details(verified(house, right, policy_of(machine), unnamed), "machine_report")
+    assert "doesn't name the file" in details(verified(house, right, by(machine), unnamed), "machine_report")
 
 
 @pytest.mark.parametrize(("bit", "words"), [(DEBUGGING, "it is not confidential"), (MIGRATION, "may move it to another machine")])
 def test_debugging_and_migration_are_said_and_meet_no_policy(
-    house: Announcing, certify: Callable[..., Certified], machine: Machine, bit: int, words: str
+    house: Announcing, certify: Certifying, machine: Machine, bit: int, words: str
 ) -> None:
-    open_guest = certify(machine, policy=POLICY | bit)
-    report = verified(house, open_guest, policy_of(machine))
+    open_guest = certify(lambda chosen: machine.report(chosen, policy=POLICY | bit))
+    report = verified(house, open_guest, by(machine))
     assert words in details(report, "machine_report", Status.PASSED)
     assert words in details(verified(house, open_guest), "machine_report", Status.NOT_CHECKED)
     assert words in describe(read(open_guest.envelope))
@@ -205,18 +146,12 @@ def test_debugging_and_migration_are_said_and_meet_no_policy(
 
 
 def test_a_policy_that_names_measurements_refuses_others(house: Announcing, right: Certified, machine: Machine) -> None:
-    assert not is_met(verified(house, right, policy_of(machine, measurements=("0" * 96,))))
-
-
-def test_a_report_by_a_clouds_key_is_not_checked(house: Announcing, certify: Callable[..., Certified], machine: Machine) -> None:
-    report = verified(house, certify(machine, key_info=1 << 2), policy_of(machine))
-    assert "(VLEK), which isn't read here" in details(report, "machine_report", Status.NOT_CHECKED)
-    assert not is_met(report)
+    assert not is_met(verified(house, right, by(machine, measurements=("0" * 96,))))
 
 
 def test_a_policy_with_other_certificates_cannot_be_written() -> None:
     with pytest.raises(ValidationError, match="three certificates are needed"):
-        policy_of(replace(Machine.made(), pem=CHAIN[: CHAIN.index("END")] + "END CERTIFICATE-----\n"))
+        by(replace(Machine.made(), pem=CHAIN[: CHAIN.index("END")] + "END CERTIFICATE-----\n"))
 
 
 def test_a_certificate_that_names_a_report_and_its_proofs_has_at_most_6_kb(house: Announcing, right: Certified) -> None:
@@ -231,14 +166,12 @@ def test_the_command_finds_the_report_beside_the_certificate(house: Announcing, 
     files = {"certificate.json": right.envelope, "proofs.json": evidence.proofs, REPORT_FILE: right.content}
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
-    (tmp_path / "policy.yaml").write_text(policy_of(machine).model_dump_json())
+    (tmp_path / "policy.yaml").write_text(by(machine).model_dump_json())
     keys = tmp_path / "jwks.json"
     keys.write_text(jwks(house.settings).model_dump_json(exclude_none=True))
     command = ("verify", str(tmp_path / "certificate.json"), "--keys", str(keys))
-    assert (
-        f"ok   machine_report: the key of the chip {machine.chip.hex()[:16]}"
-        in run_command(*command, "--policy", str(tmp_path / "policy.yaml")).stdout
-    )
+    done = run_command(*command, "--policy", str(tmp_path / "policy.yaml"))
+    assert "ok   machine_report: somebody in a guest asked with the code's digest" in done.stdout
     assert "-    machine_report: no certificate of a machine's key was given" in run_command(*command).stdout
     (tmp_path / REPORT_FILE).write_bytes(RECORDED)
     done = run_command(*command)
@@ -249,70 +182,40 @@ def test_the_command_finds_the_report_beside_the_certificate(house: Announcing, 
 # The machine, asked
 
 
-@final
-class Kernel:
-    """Plays the kernel's folder for reports: a place for each question, whose answer follows from what is written there."""
-
-    def __init__(self, machine: Machine) -> None:
-        self.machine, self.provider, self.generation, self.answer = machine, "sev_guest", "1", machine.report
-
-    @contextmanager
-    def asking(self, folder: Path) -> Generator[Path]:
-        place = folder / "place"
-        place.mkdir()
-        for name in ("inblob", "outblob"):
-            os.mkfifo(place / name)
-        for name, text in (("provider", self.provider), ("generation", self.generation)):
-            (place / name).write_text(f"{text}\n")
-
-        def answer() -> None:
-            (place / "outblob").write_bytes(self.answer((place / "inblob").read_bytes()))
-
-        Thread(target=answer, daemon=True).start()
-        yield place
-
-
 @pytest.fixture
 def kernel(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Kernel:
-    made = Kernel(machine)
+    made = Kernel("sev_guest", machine.report)
     monkeypatch.setattr(confidential, "_asking", made.asking)
     return made
 
 
-def asked(house: Announcing, folder: Path) -> tuple[ConfidentialFacts, bytes] | None:
-    _, announced = house.began()
-    attempts: Attempts = house.attempts  # pyright: ignore[reportAssignmentType]
-    return completion.confidential_report(attempts, Settings(data_dir=house.settings.data_dir, confidential=folder), announced)
-
-
 @pytest.mark.usefixtures("kernel")
 def test_a_worker_asks_about_its_code_and_the_head_that_the_plan_is_under(
-    house: Announcing, run: CertificateInput, machine: Machine, tmp_path: Path
+    house: Announcing, unprotected: CertificateInput, machine: Machine, tmp_path: Path
 ) -> None:
     job_id, announced = house.began()
     attempts: Attempts = house.attempts  # pyright: ignore[reportAssignmentType]
-    found = completion.confidential_report(attempts, Settings(data_dir=house.settings.data_dir, confidential=tmp_path), announced)
+    settings = Settings(data_dir=house.settings.data_dir, confidential=tmp_path)
+    found = completion.machine_said(attempts, settings, announced).confidential
     assert found is not None
     (tmp_path / REPORT_FILE).write_bytes(found[1])
-    given = replace(run, confidential=found[0], artifacts={**run.artifacts, REPORT_FILE: tmp_path / REPORT_FILE})
+    given = replace(unprotected, confidential=found[0], artifacts={**unprotected.artifacts, REPORT_FILE: tmp_path / REPORT_FILE})
     envelope, certificate_id = house.ended(job_id, announced, given)
-    report = verified(house, Certified(envelope, house.proofs(certificate_id), found[1]), policy_of(machine))
+    report = verified(house, Certified(envelope, house.proofs(certificate_id), found[1]), by(machine))
     assert report.verdict == "valid"
     assert is_met(report)
 
 
 def test_a_machine_that_is_not_confidential_gives_no_report_and_ends_no_job(house: Announcing, tmp_path: Path) -> None:
-    assert asked(house, tmp_path / "absent") is None
+    assert asked(house, tmp_path / "absent") == asked(house, None) == completion.Machine(None, None)
     with pytest.raises(MachineSilent, match="no report can be had"):
         machine_report(tmp_path, "0" * 64, "head\n")  # a plain folder, in which nobody answers
-    attempts: Attempts = house.attempts  # pyright: ignore[reportAssignmentType]
-    assert completion.confidential_report(attempts, house.settings, house.began()[1]) is None
 
 
 def test_a_finished_training_names_the_report_among_its_files(
-    run: CertificateInput, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    unprotected: CertificateInput, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    facts = ConfidentialFacts(kind="amd_sev_snp", measurement="0" * 96, debugging=False, migration=False)
+    facts = SnpFacts(kind="amd_sev_snp", measurement="0" * 96, debugging=False, migration=False)
     signed: list[tuple[object, ...]] = []
 
     class Fenced:
@@ -322,28 +225,30 @@ def test_a_finished_training_names_the_report_among_its_files(
         signed.append(given)
         return b""
 
-    monkeypatch.setattr(completion, "_report", lambda _workdir: run.report)
+    monkeypatch.setattr(completion, "_report", lambda _workdir: unprotected.report)
     monkeypatch.setattr(completion, "_certificate", certificate)
-    monkeypatch.setattr(completion, "confidential_report", lambda *_given: (facts, RECORDED))
+    said = completion.Machine(None, (facts, RECORDED))
+    monkeypatch.setattr(completion, "machine_said", lambda *_given: said)
     place = FolderWorkspace(tmp_path / "work", 1)
     (folder := place.folder / completion.ARTIFACTS).mkdir()
     (folder / REPORT_FILE).write_bytes(b"of an attempt before")
-    given: Any = (None, run, Fenced(), place, Settings(data_dir=tmp_path), None)
+    given: Any = (None, unprotected, Fenced(), place, Settings(data_dir=tmp_path), None)
     completion.complete_training(*given)
     ((_, _, _, trained, *_, machine),) = signed
     assert (folder / REPORT_FILE).read_bytes() == RECORDED
-    assert (trained, machine) == ({REPORT_FILE: folder / REPORT_FILE}, completion.Machine(None, facts))
+    assert (trained, machine) == ({REPORT_FILE: folder / REPORT_FILE}, said)
 
 
 @pytest.mark.parametrize(
     ("field", "value", "reason"),
     [
-        ("provider", "tdx_guest", "one of 'tdx_guest'"),
+        ("provider", "arm_cca_guest", "one of 'arm_cca_guest'"),
+        ("provider", "tdx_guest", "its form is version 2; 4 and 5 are read"),
         ("generation", "2", "somebody else asked in the same place"),
         ("answer", lambda _: RECORDED, "about another code's digest"),
         ("answer", lambda _: b"", "a report has 1184 bytes, this has 0"),
     ],
-    ids=["provider", "generation", "other", "empty"],
+    ids=["provider", "kind", "generation", "other", "empty"],
 )
 def test_what_a_machine_gives_is_checked_before_it_is_signed(
     kernel: Kernel, tmp_path: Path, field: str, value: object, reason: str

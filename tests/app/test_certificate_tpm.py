@@ -19,8 +19,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from pydantic import ValidationError
 
 from tests.app.announced_harness import Announcing
-from tests.app.certificate_kinds import BASELINE
-from tests.app.certificates_harness import ABSENT, details, lied, run_of
+from tests.app.certificates_harness import ABSENT, details, lied
 from zetadp.app.certificates.facts.report import Status, VerificationReport
 from zetadp.app.certificates.facts.tpm import TpmQuote, qualifying_data
 from zetadp.app.certificates.issuing.issue import CertificateInput
@@ -76,26 +75,13 @@ def made_up(key: EllipticCurvePrivateKey, qualifying: bytes, registers: bytes = 
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> CertificateInput:
-    """Of a training without protection, whose figures take no time to recompute."""
-    return run_of(BASELINE, tmp_path_factory.mktemp("run"))
-
-
-@pytest.fixture(scope="module")
-def house(run: CertificateInput, tmp_path_factory: pytest.TempPathFactory) -> Generator[Announcing]:
-    made = Announcing(Settings(data_dir=tmp_path_factory.mktemp("house")), run)
-    yield made
-    made.database.close()
-
-
-@pytest.fixture(scope="module")
-def right(house: Announcing, run: CertificateInput) -> tuple[bytes, Proofs]:
+def right(house: Announcing, unprotected: CertificateInput) -> tuple[bytes, Proofs]:
     """A certificate whose quote, by a key that is in no TPM, is about its own code and head."""
     job_id, announced = house.began()
     with house.database.reading() as session:
         head = sha256_of(head_of(session, house.settings, announced.head_size).text.encode())
     quote = made_up(generate_private_key(SECP256R1()), qualifying_data(sha256_of(code_manifest()), head))
-    given = replace(run, tpm=TpmQuote.model_validate(written(quote, head)))
+    given = replace(unprotected, tpm=TpmQuote.model_validate(written(quote, head)))
     envelope, certificate_id = house.ended(job_id, announced, given)
     return envelope, house.proofs(certificate_id)
 
@@ -188,8 +174,10 @@ def test_a_tpm_that_is_not_there_gives_no_quote_and_ends_no_job(house: Announcin
     _, announced = house.began()
     attempts: Attempts = house.attempts  # pyright: ignore[reportAssignmentType]
     silent = Settings(data_dir=house.settings.data_dir, tpm=str(tmp_path / "no-tpm"))
-    assert completion.tpm_quote(attempts, silent, announced) is None
-    assert completion.tpm_quote(attempts, house.settings, announced) is None
+    nothing = completion.Machine(None, None)
+    assert completion.machine_said(attempts, silent, announced) == nothing
+    assert completion.machine_said(attempts, house.settings, announced) == nothing
+    assert completion.machine_said(attempts, silent, None) == nothing
     with pytest.raises(TpmSilent, match="tpm2_createprimary"):
         quoted(str(tmp_path / "no-tpm"), CODE, HEAD)
 
@@ -251,13 +239,13 @@ def test_a_tpm_quotes_with_the_same_key_every_time(tpm: str) -> None:
 
 
 @needs_swtpm
-def test_a_worker_has_its_tpm_quote_the_head_that_the_plan_is_under(house: Announcing, run: CertificateInput, tpm: str) -> None:
+def test_a_worker_has_its_tpm_quote_the_head_that_the_plan_is_under(house: Announcing, unprotected: CertificateInput, tpm: str) -> None:
     job_id, announced = house.began()
     subprocess.run(("tpm2_flushcontext", "-Q", "-T", tpm, "-t"), check=True, capture_output=True, timeout=60)
     attempts: Attempts = house.attempts  # pyright: ignore[reportAssignmentType]
-    found = completion.tpm_quote(attempts, Settings(data_dir=house.settings.data_dir, tpm=tpm), announced)
+    found = completion.machine_said(attempts, Settings(data_dir=house.settings.data_dir, tpm=tpm), announced).quote
     assert found is not None
-    envelope, certificate_id = house.ended(job_id, announced, replace(run, tpm=found))
+    envelope, certificate_id = house.ended(job_id, announced, replace(unprotected, tpm=found))
     report = verified(house, envelope, house.proofs(certificate_id))
     assert report.verdict == "valid"
     assert parts_of(found).key_name in details(report, "tpm_quote", Status.PASSED)

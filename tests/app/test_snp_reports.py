@@ -5,8 +5,22 @@ from __future__ import annotations
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import SECP384R1, generate_private_key
 
-from tests.app.machine_harness import CHAIN, CHOSEN, RECORDED, Machine, certified, changed, numbers_of
-from zetadp.app.certificates.signing.snp_reports import EndorsementRefused, ReportRefused, SnpReport, endorsement_in
+from tests.app.machine_harness import (
+    AMD,
+    CHAIN,
+    CHOSEN,
+    RECORDED,
+    TCB,
+    TURIN_ORDER,
+    TURIN_TCB,
+    Machine,
+    certified,
+    changed,
+    numbers_of,
+    parts_of,
+)
+from zetadp.app.certificates.signing.machine_keys import EndorsementRefused, ReportRefused, check_chosen
+from zetadp.app.certificates.signing.snp_reports import SnpReport, endorsement_in
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +30,7 @@ def machine() -> Machine:
 
 def test_a_recorded_report_is_signed_by_the_key_that_amds_certificates_name() -> None:
     report, endorsed = SnpReport.read(RECORDED), endorsement_in(CHAIN)
-    report.check_data(CHOSEN)
+    check_chosen(report.data, CHOSEN)
     report.check_signature(endorsed.key)
     assert endorsed.is_for(report)
     assert report.chip.hex().startswith("3ac3fe21e13fb0990eb28a802e3fb6a2")
@@ -83,12 +97,7 @@ def test_numbers_of_a_signature_are_at_most_as_long_as_the_curves(machine: Machi
 def test_a_report_about_something_else_is_refused(machine: Machine) -> None:
     report = SnpReport.read(machine.report(CHOSEN + bytes(58) + b"\1"))
     with pytest.raises(ReportRefused, match="about another code's digest or another head"):
-        report.check_data(CHOSEN)
-
-
-def parts_of(pem: str) -> list[str]:
-    end = "-----END CERTIFICATE-----\n"
-    return [f"{part}{end}" for part in pem.split(end)[:3]]
+        check_chosen(report.data, CHOSEN)
 
 
 def test_certificates_must_be_of_a_chips_key_and_sign_each_other(machine: Machine) -> None:
@@ -119,12 +128,57 @@ def test_the_last_certificate_must_have_signed_itself(machine: Machine) -> None:
         endorsement_in(first + certified("ARK", root, "ABOVE", above))
 
 
-def test_a_key_of_a_newer_kind_of_chip_is_not_read(machine: Machine) -> None:
-    newer = Machine.made(more={"3.9": b"\2\1\0"})
-    with pytest.raises(EndorsementRefused, match="newer kind of chip"):
-        endorsement_in(newer.pem)
-    found = endorsement_in(machine.pem)
-    assert (found.chip, found.tcb) == (machine.chip, machine.tcb)
+def test_a_key_of_turin_names_a_shorter_chip_and_one_version_more() -> None:
+    turin = Machine.made(chip=b"\xab" * 8, tcb=TURIN_TCB, held=numbers_of(b"\xab" * 8, TURIN_TCB, TURIN_ORDER))
+    found, report = endorsement_in(turin.pem), SnpReport.read(turin.report(CHOSEN, layout=3))
+    assert found.is_for(report)
+    assert f"chip {'ab' * 8}... with firmware {TURIN_TCB.hex()}" in found.check_signature(report)
+    for place in (*range(0x180, 0x188), 0x1A0, 0x1A8, 0x1DF):
+        assert not found.is_for(SnpReport.read(changed(report.content, place, b"\x77")))
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        numbers_of(b"\xab" * 64, TURIN_TCB, TURIN_ORDER),
+        numbers_of(b"\xab" * 8, TCB),
+        {name: value for name, value in numbers_of(b"\xab" * 64, TCB).items() if name != f"{AMD}4"},
+        {name: value for name, value in numbers_of(b"\xab" * 64, TCB).items() if name != f"{AMD}3.8"},
+        numbers_of(b"\xab" * 64, TCB) | {f"{AMD}3.8": b"\2\2\1\0"},
+        numbers_of(b"\xab" * 64, TCB) | {f"{AMD}5": b"\x0c\1a"},
+        numbers_of(b"\xab" * 64, TCB) | {f"{AMD}5": b"\x16\2a"},
+        numbers_of(b"\xab" * 64, TCB) | {f"{AMD}5": b"\x16\0"},
+        numbers_of(b"\xab" * 64, TCB) | {f"{AMD}5": b""},
+    ],
+    ids=[
+        "long chip of Turin",
+        "short chip",
+        "no chip",
+        "no microcode",
+        "large number",
+        "other text",
+        "short text",
+        "empty text",
+        "no text",
+    ],
+)
+def test_a_certificate_that_names_chip_cloud_or_firmware_otherwise_is_refused(held: dict[str, bytes]) -> None:
+    with pytest.raises(EndorsementRefused, match="doesn't name a chip or a cloud, and firmware"):
+        endorsement_in(Machine.made(held=held).pem)
+
+
+def test_a_clouds_key_is_for_reports_by_it_from_any_chip() -> None:
+    named = numbers_of(b"", TCB) | {f"{AMD}5": b"\x16\5cloud"}
+    cloud = Machine.made(held={name: value for name, value in named.items() if name != f"{AMD}4"})
+    found, report = endorsement_in(cloud.pem), SnpReport.read(cloud.report(CHOSEN, key_info=1 << 2))
+    assert found.is_for(report)
+    said = found.check_signature(report)
+    assert f"the key of the cloud 'cloud', on whichever of its chips, with firmware {TCB.hex()} signed it" in said
+    assert found.is_for(SnpReport.read(changed(report.content, 0x1A0, b"\x77")))
+    assert not found.is_for(SnpReport.read(cloud.report(CHOSEN)))
+    assert not found.is_for(SnpReport.read(changed(report.content, 0x187, b"\x77")))
+    with pytest.raises(ReportRefused, match="its signature doesn't hold"):
+        endorsement_in(Machine.made(held=named).pem).check_signature(report)
 
 
 def test_a_key_is_of_one_chip_and_one_state_of_its_firmware(machine: Machine) -> None:

@@ -19,6 +19,7 @@ class Trust:
       witnesses: of the log, by their keys.
       least_witnesses: more than half of them.
       machines: keys by which confidential machines sign reports, each as a PEM text of its certificate and the maker's.
+      revoked: lists of revoked certificates of such keys, each as a PEM text that its issuer signed.
     """
 
     authorities: tuple[str, ...] = ()
@@ -26,6 +27,7 @@ class Trust:
     witnesses: tuple[NoteKey, ...] = ()
     least_witnesses: int = 1
     machines: tuple[str, ...] = ()
+    revoked: tuple[str, ...] = ()
 
 
 NOBODY = Trust()

@@ -237,18 +237,14 @@ def _confidential(policy: Policy, certificate: PrivacyCertificate, outcomes: dic
     asked, facts = policy.machines, certificate.confidential
     if asked is None:
         return
-    of = f", launched with one of {len(asked.measurements)} measurements" if asked.measurements else ""
-    required = f"a report signed by one of {len(asked.keys)} known chips' keys, of a guest without debugging and migration{of}"
     found, is_met = "none", False
     if facts is not None:
-        # It passes only by a key of this policy, on the head that the plan is proved to be under.
+        # It passes only by a key of this policy or Intel's root, on the head that the plan is proved to be under.
         is_proved = outcomes.get(MACHINE_REPORT) is Status.PASSED and outcomes.get(PLAN_LOGGED) is Status.PASSED
-        is_closed = not (facts.debugging or facts.migration)
-        is_met = is_proved and is_closed and (not asked.measurements or facts.measurement in asked.measurements)
-        with_ = [name for name, is_so in (("debugging", facts.debugging), ("migration", facts.migration)) if is_so]
-        limits = f", with {' and '.join(with_)} allowed" if with_ else ""
-        found = f"launched with the measurement {facts.measurement}{limits}{'' if is_proved else ', unproved'}"
-    yield _rule("machines", required, found, is_met)
+        is_met = is_proved and asked.accepts(facts)
+        limits = f", with {' and '.join(facts.allowed)} allowed" if facts.allowed else ""
+        found = f"{facts.launched}{limits}{'' if is_proved else ', unproved'}"
+    yield _rule("machines", asked.required, found, is_met)
 
 
 def _earlier(policy: Policy, certificate: PrivacyCertificate, outcomes: dict[str, Status]) -> Iterator[Rule]:

@@ -3,17 +3,20 @@ r"""A policy: what somebody demands of a certificate, or of a training before it
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Annotated, Any, Literal, final
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
+from zetadp.app.certificates.facts.confidential import Attributes, Hex384, SnpFacts, TdxFacts
 from zetadp.app.certificates.facts.decimals import DecimalText, fraction
 from zetadp.app.certificates.facts.statement import Sha256
 from zetadp.app.certificates.log.notes import COSIGNATURE, NoteKey, NoteRefused
-from zetadp.app.certificates.log.time_stamps import StampRefused, check_authority
+from zetadp.app.certificates.log.time_stamps import check_authority
 from zetadp.app.certificates.log.trust import Trust
-from zetadp.app.certificates.signing.snp_reports import EndorsementRefused, endorsement_in
+from zetadp.app.certificates.signing.machine_keys import revoked_in
+from zetadp.app.certificates.signing.snp_reports import endorsement_in
 from zetadp.mechanisms.base import Adjacency, PrivacyUnit, Tally, Value, is_absent
 from zetadp.mechanisms.errors import InvalidParameter
 
@@ -35,12 +38,20 @@ CheckName = Annotated[str, StringConstraints(strict=True, min_length=1, max_leng
 Demand = Literal["required", "any"]
 
 
-def _an_authority(pem: str) -> str:
-    try:
-        check_authority(pem)
-    except StampRefused as refused:
-        raise ValueError(str(refused)) from refused
-    return pem
+def _checked(check: Callable[[str], object]) -> AfterValidator:
+    """Of a text that this check doesn't refuse."""
+
+    def checked(text: str) -> str:
+        try:
+            check(text)
+        except NoteRefused as refused:  # the others are such errors themselves
+            raise ValueError(str(refused)) from refused
+        return text
+
+    return AfterValidator(checked)
+
+
+_PEM = StringConstraints(strict=True, max_length=32_000)
 
 
 @final
@@ -54,19 +65,14 @@ class TimeStamps(Value):
 
     least: Annotated[int, Field(strict=True, ge=1, le=16), CountText]
     authorities: Annotated[
-        tuple[Annotated[str, StringConstraints(strict=True, max_length=32_000), AfterValidator(_an_authority)], ...],
+        tuple[Annotated[str, _PEM, _checked(check_authority)], ...],
         Field(min_length=1, max_length=16),
     ]
 
 
-def _a_witness(text: str) -> str:
-    try:
-        key = NoteKey.read(text)
-    except NoteRefused as refused:
-        raise ValueError(str(refused)) from refused
-    if key.kind != COSIGNATURE:
+def _check_witness(text: str) -> None:
+    if NoteKey.read(text).kind != COSIGNATURE:
         raise ValueError("is a log's key, not a witness's")
-    return text
 
 
 @final
@@ -80,7 +86,7 @@ class Witnesses(Value):
 
     least: Annotated[int, Field(strict=True, ge=1, le=32), CountText]
     keys: Annotated[
-        tuple[Annotated[str, StringConstraints(strict=True, max_length=300), AfterValidator(_a_witness)], ...],
+        tuple[Annotated[str, StringConstraints(strict=True, max_length=300), _checked(_check_witness)], ...],
         Field(min_length=1, max_length=32),
     ]
 
@@ -94,31 +100,78 @@ class Witnesses(Value):
         return self
 
 
-def _a_machine(pem: str) -> str:
-    try:
-        endorsement_in(pem)
-    except EndorsementRefused as refused:
-        raise ValueError(str(refused)) from refused
-    return pem
+Digests = Annotated[tuple[Hex384, ...], Field(max_length=1000, exclude_if=is_absent)]
+
+
+@final
+class TdxGuests(Value):
+    r"""Which Intel TDX guests a certificate may have been made in; of each measurement any if none is named.
+
+    Attributes:
+      mrtd: of one of which the guest was launched with.
+      rtmr0, rtmr1, rtmr2, rtmr3: of which its registers have one each.
+      mrseam: of the TDX module that measured it.
+      attributes: of the guest, which has exactly one of these.
+    """
+
+    mrtd: Digests = ()
+    rtmr0: Digests = ()
+    rtmr1: Digests = ()
+    rtmr2: Digests = ()
+    rtmr3: Digests = ()
+    mrseam: Digests = ()
+    attributes: Annotated[tuple[Attributes, ...], Field(max_length=1000, exclude_if=is_absent)] = ()
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The measurements that are asked for."""
+        return tuple(name for name in type(self).model_fields if getattr(self, name))
+
+    def accepts(self, facts: TdxFacts) -> bool:
+        """Whether each that is asked for is one of those."""
+        return all(getattr(facts, name) in getattr(self, name) for name in self.named)
 
 
 @final
 class Machines(Value):
-    r"""Which confidential machines a certificate may have been made in.
+    r"""Which confidential machines a certificate may have been made in: AMD's with one of these keys, or Intel's of this kind.
 
     Attributes:
-      keys: by one of which the report is signed; of each, one PEM text: the certificate of the chip's key (VCEK) and AMD's two above it.
-      measurements: one of which the guest was launched with; any if empty, and then nothing is known of what is in the guest.
+      keys: by one of which a report of AMD's is signed; of each, one PEM text: the certificate of the key, of a chip (VCEK) or a cloud
+        (VLEK), and AMD's two above it.
+      measurements: one of which an AMD guest was launched with; any if empty, and then nothing is known of what is in the guest.
+      tdx: what is asked of an Intel guest, whose quote is signed up to Intel's root; absent: none is accepted.
+      revocations: the makers' lists of revoked certificates, each as one PEM text; a report by a certificate on one of them is refused.
     """
 
-    keys: Annotated[
-        tuple[Annotated[str, StringConstraints(strict=True, max_length=32_000), AfterValidator(_a_machine)], ...],
-        Field(min_length=1, max_length=100),
-    ]
-    measurements: Annotated[
-        tuple[Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{96}$")], ...],
-        Field(max_length=1000, exclude_if=is_absent),
-    ] = ()
+    keys: Annotated[tuple[Annotated[str, _PEM, _checked(endorsement_in)], ...], Field(max_length=100, exclude_if=is_absent)] = ()
+    measurements: Digests = ()
+    tdx: Annotated[TdxGuests | None, Field(exclude_if=is_absent)] = None
+    revocations: Annotated[tuple[Annotated[str, _PEM, _checked(revoked_in)], ...], Field(max_length=16, exclude_if=is_absent)] = ()
+
+    @model_validator(mode="after")
+    def _check(self) -> Machines:
+        if not self.keys and self.tdx is None:
+            raise InvalidParameter("machines", "keys of AMD's machines, or what is asked of Intel's (tdx)", "neither")
+        return self
+
+    @property
+    def required(self) -> str:
+        """What is asked for, in words."""
+        of = f", launched with one of {len(self.measurements)} measurements" if self.measurements else ""
+        signed = [f"a report signed by one of {len(self.keys)} known keys of AMD's{of}"] if self.keys else []
+        if self.tdx is not None:
+            like = f" with the {', '.join(self.tdx.named)} that are named" if self.tdx.named else ""
+            signed.append(f"a quote of an Intel TDX guest{like}")
+        return f"{' or '.join(signed)}; of a guest without debugging and migration"
+
+    def accepts(self, facts: SnpFacts | TdxFacts) -> bool:
+        """Whether such a guest is one of these, if what it says is signed as it has to be."""
+        if facts.allowed:
+            return False
+        if isinstance(facts, TdxFacts):
+            return self.tdx is not None and self.tdx.accepts(facts)
+        return bool(self.keys) and (not self.measurements or facts.measurement in self.measurements)
 
 
 @final
@@ -147,8 +200,8 @@ class Policy(Value):
         for.
       tpm_keys: one of the keys with these names, which ``verify`` prints, gave a TPM's quote on the code and on the head that the plan is
         under, as is proved. Whether such a key is in a TPM is known to whoever wrote down its name; absent: no quote is asked for.
-      machines: a confidential machine's report on the code and on the head that the plan is under, as is proved, is signed by one of these
-        machines' keys, and the guest was launched without debugging and migration; absent: no report is asked for.
+      machines: a confidential machine's report on the code and on the head that the plan is under, as is proved, is by one of these
+        machines, and the guest was launched without debugging and migration; absent: no report is asked for.
       most_earlier_runs: how many trainings of the same data set its service may have planned before, at most, by a number that is proved to
         be in the log; absent: any number.
       checks: checks that must have passed; without this, one that couldn't be made for want of a file is accepted. ``log``,
@@ -196,6 +249,7 @@ class Policy(Value):
             witnesses=() if witnesses is None else tuple(map(NoteKey.read, witnesses.keys)),
             least_witnesses=1 if witnesses is None else witnesses.least,
             machines=() if self.machines is None else self.machines.keys,
+            revoked=() if self.machines is None else self.machines.revocations,
         )
 
     def admits(self, epsilon: str, delta: str) -> bool:

@@ -1,23 +1,24 @@
 r"""Attestation reports of AMD SEV-SNP guests (AMD, SEV Secure Nested Paging Firmware ABI, 56860: ATTESTATION_REPORT), and who signed them.
 
-The processor's firmware signs a report for whoever asks from within a guest, with 64 bytes that the one who asks chose. The key (VCEK) is
-one of the chip and of its firmware's versions (TCB); AMD's certificate for it names both (AMD, VCEK Certificate and KDS Interface, 57230).
-Layouts 2, 3 and 5 are read. Of the two layouts of TCB versions only the one of Milan and Genoa is compared with certificates.
+The processor's firmware signs a report for whoever asks from within a guest, with 64 bytes that the one who asks chose. The key is one of
+the chip (VCEK), or one that AMD gave a cloud for its chips (VLEK), and of the firmware's versions (TCB); AMD's certificate for it names
+these (AMD, VCEK Certificate and KDS Interface, 57230). Layouts 2, 3 and 5 are read, and both layouts of TCB versions: of Milan and Genoa,
+whose chips have numbers of 64 bytes, and of Turin, whose chips have numbers of 8.
 """
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
+
+from zetadp.app.certificates.signing.machine_keys import Chain, EndorsementRefused, ReportRefused
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
     from cryptography.x509 import Certificate
 
 REPORT_BYTES = 1184
-DATA_BYTES = 64
-"""Of what the one who asks chooses."""
 LAYOUTS = (2, 3, 5)
 _SIGNED, _NUMBER, _P384_BYTES = 0x2A0, 72, 48
 _ECDSA_P384_SHA384 = 1
@@ -31,17 +32,12 @@ _RESERVED: Final = {
     5: ((0x4C, 0x50), (0x18B, 0x1A0), (0x1EB, 0x1EC), (0x1EF, 0x1F0), (0x208, _SIGNED)),
 }
 _ARC = "1.3.6.1.4.1.3704.1."
-_TCB = tuple(f"{_ARC}3.{number}" for number in (1, 2, 4, 5, 6, 7, 3, 8))
-"""Of a certificate: boot loader, trusted system, four that are reserved, SNP firmware, microcode, as the bytes of a TCB version."""
-_CHIP, _OTHER_LAYOUT = f"{_ARC}4", f"{_ARC}3.9"
-
-
-class ReportRefused(ValueError):
-    """It isn't such a report."""
-
-
-class EndorsementRefused(Exception):
-    """They aren't the certificates of such a key."""
+_CHIP, _CLOUD, _FMC = f"{_ARC}4", f"{_ARC}5", f"{_ARC}3.9"
+_TCB, _TURIN = (1, 2, 4, 5, 6, 7, 3, 8), (9, 1, 2, 3, 5, 6, 7, 8)
+"""The parts of a certificate that have the bytes of a TCB version. Of Milan and Genoa: boot loader, trusted system, four that are
+reserved, SNP firmware, microcode; of Turin: the loader before (FMC), boot loader, trusted system, SNP firmware, three that are reserved,
+microcode."""
+_CHIP_BYTES, _TURIN_BYTES = 64, 8
 
 
 @final
@@ -110,11 +106,6 @@ class SnpReport:
             by_vlek=signer == _VLEK,
         )
 
-    def check_data(self, chosen: bytes) -> None:
-        """Raises ReportRefused unless what was chosen are these bytes, and zeros after them."""
-        if self.data != chosen.ljust(DATA_BYTES, b"\0"):
-            raise ReportRefused("it is about another code's digest or another head of the log")
-
     def check_signature(self, key: EllipticCurvePublicKey) -> None:
         """Raises ReportRefused unless this key, of P-384, signed all before the signature."""
         from cryptography.exceptions import InvalidSignature
@@ -135,67 +126,87 @@ class SnpReport:
 @final
 @dataclass(frozen=True)
 class Endorsement:
-    r"""A chip's key (VCEK) for one state of its firmware, as AMD's certificates say.
+    r"""A key for one state of firmware, as AMD's certificates say: a chip's (VCEK), or a cloud's for its chips (VLEK).
 
     Attributes:
       key: of P-384.
-      chip: the chip's number.
+      chip: the chip's number, with zeros up to the length of a report's; empty for a cloud's key.
+      cloud: its name; empty for a chip's key.
       tcb: versions of the firmware, as in a report.
+      chain: the certificates.
     """
 
     key: EllipticCurvePublicKey
     chip: bytes
+    cloud: str
     tcb: bytes
+    chain: Chain
 
     def is_for(self, report: SnpReport) -> bool:
         """Whether it is of the key that would have signed this report."""
-        return not report.by_vlek and self.chip == report.chip and self.tcb == report.tcb
+        # A cloud's report names no chip that its key would have to be of.
+        return self.tcb == report.tcb and report.by_vlek == bool(self.cloud) and (report.by_vlek or self.chip == report.chip)
+
+    def check_signature(self, report: SnpReport, revoked: Sequence[str] = ()) -> str:
+        r"""Checks that this key signed the report.
+
+        Args:
+          revoked: lists of revoked certificates, each as a PEM text; one that none of these issued isn't looked at.
+        Returns:
+          who signed it and what wasn't looked at, in words.
+        Raises:
+          ReportRefused: it didn't, or a certificate is revoked.
+        """
+        report.check_signature(self.key)
+        of = f"cloud {self.cloud!r}, on whichever of its chips," if self.cloud else f"chip {report.chip.hex()[:16]}..."
+        return (
+            f"the key of the {of} with firmware {self.tcb.hex()} signed it. This rests on the certificates given, whose dates weren't "
+            f"looked at; {self.chain.in_words(revoked)}"
+        )
 
 
 def endorsement_in(pem: str) -> Endorsement:
-    r"""What a PEM text certifies that has a key's certificate and AMD's two above it: VCEK, ASK and ARK, in this order.
+    r"""What a PEM text certifies that has a key's certificate and AMD's two above it: VCEK, ASK and ARK, or VLEK, ASVK and ARK.
 
-    Whoever gives them vouches for the last one. No dates are looked at, and no list of revoked certificates.
+    Whoever gives them vouches for the last one. No dates are looked at.
 
     Raises:
       EndorsementRefused: they aren't such certificates, or one didn't sign the one before it.
     """
-    from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ec import SECP384R1, EllipticCurvePublicKey
-    from cryptography.utils import CryptographyDeprecationWarning
-    from cryptography.x509 import DuplicateExtension, InvalidVersion, load_pem_x509_certificates
 
+    chain = Chain.read(pem.encode())
+    key = chain.own.public_key()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CryptographyDeprecationWarning)  # AMD gives all of these keys the serial number 0
-            found = load_pem_x509_certificates(pem.encode())
-        if len(found) != 3:
-            raise EndorsementRefused("three certificates are needed, of the chip's key (VCEK) and AMD's two above it (ASK, ARK)")
-        own, key_signer, root = found
-        own.verify_directly_issued_by(key_signer)
-        key_signer.verify_directly_issued_by(root)
-        root.verify_directly_issued_by(root)
-        key, numbers = own.public_key(), _numbers_in(own)
-    except InvalidSignature as error:
-        raise EndorsementRefused("a certificate isn't signed by the one after it") from error
-    except (ValueError, TypeError, LookupError, InvalidVersion, DuplicateExtension) as error:
-        raise EndorsementRefused("the certificates can't be read, or don't follow each other") from error
+        numbers = _numbers_in(chain.own)
+    except (ValueError, LookupError) as error:
+        raise EndorsementRefused("the first certificate doesn't name a chip or a cloud, and firmware") from error
     if not isinstance(key, EllipticCurvePublicKey) or not isinstance(key.curve, SECP384R1):
         raise EndorsementRefused("the first certificate isn't of a key for signing reports")
-    return Endorsement(key, *numbers)
+    return Endorsement(key, *numbers, chain)
 
 
-def _numbers_in(certificate: Certificate) -> tuple[bytes, bytes]:
-    """The chip's number, and the versions of its firmware. Raises EndorsementRefused, ValueError or LookupError."""
-    from cryptography.x509 import ObjectIdentifier, UnrecognizedExtension
+def _numbers_in(certificate: Certificate) -> tuple[bytes, str, bytes]:
+    """The chip's number or the cloud's name, and the versions of firmware. Raises ValueError or LookupError."""
+    from cryptography.x509 import UnrecognizedExtension
 
-    held = {one.oid: one.value.value for one in certificate.extensions if isinstance(one.value, UnrecognizedExtension)}
-    if ObjectIdentifier(_OTHER_LAYOUT) in held:
-        raise EndorsementRefused("the key is of a newer kind of chip, whose versions aren't read")
-    chip = held[ObjectIdentifier(_CHIP)]
-    if len(chip) != DATA_BYTES:
-        raise EndorsementRefused("the chip's number hasn't 64 bytes")
-    return chip, bytes(_small(held[ObjectIdentifier(name)]) for name in _TCB)
+    held = {one.oid.dotted_string: one.value.value for one in certificate.extensions if isinstance(one.value, UnrecognizedExtension)}
+    order = _TURIN if _FMC in held else _TCB
+    tcb = bytes(_small(held[f"{_ARC}3.{number}"]) for number in order)
+    if _CLOUD in held:
+        return b"", _word(held[_CLOUD]), tcb
+    chip = held[_CHIP]
+    if len(chip) != (_TURIN_BYTES if _FMC in held else _CHIP_BYTES):
+        raise ValueError("a chip's number of another length")
+    return chip.ljust(_CHIP_BYTES, b"\0"), "", tcb
+
+
+def _word(content: bytes) -> str:
+    """A short text in DER (IA5String). Raises ValueError."""
+    tag, size, *letters = content
+    if tag != 0x16 or not 0 < size == len(letters) < 128:
+        raise ValueError("not such a text")
+    return bytes(letters).decode("ascii")
 
 
 def _small(content: bytes) -> int:
