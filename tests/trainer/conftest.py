@@ -2,7 +2,11 @@ r"""A small real job, and one thread: the tests share the machine."""
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +27,14 @@ def one_thread() -> None:
 def each_event_is_accounted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     # The same small job runs in most tests, and accounting for it takes longer than training it.
     monkeypatch.setattr(accountants, "profile", _profile_once)
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder whose sockets' paths are short enough."""
+    folder = Path(tempfile.mkdtemp(prefix="zetadp-"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)  # processes that were killed may still write
 
 
 @pytest.fixture

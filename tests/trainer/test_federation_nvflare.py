@@ -3,11 +3,8 @@ r"""A federation over NVFLARE, in its simulator: a server and three clients of i
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.trainer.federation_by_hand import Federation, until, zetadp
+from tests.trainer.nvflare_harness import NEEDS_NVFLARE, NVFLARE, environment_of, killed
 from zetadp.trainer import load_train
 from zetadp.trainer.request import RESULT
 from zetadp.trainer.sites import frames
@@ -28,43 +26,20 @@ from zetadp.trainer.sites.secure.parts import sealed as sealed_part
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
 from zetadp.trainer.specs.report import RunReport
 
-NVFLARE = Path(__file__).parents[2] / "build" / "nvflare"
 ROUNDS = 6
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not (NVFLARE / "bin" / "nvflare").exists(), reason="NVFLARE isn't installed: make build/nvflare/.installed"),
-]
-
-
-@pytest.fixture
-def short() -> Iterator[Path]:
-    """A folder whose sockets' paths are short enough."""
-    folder = Path(tempfile.mkdtemp(prefix="zetadp-"))
-    yield folder
-    shutil.rmtree(folder)
+pytestmark = NEEDS_NVFLARE
 
 
 def simulator(federation: Federation, job: Path, name: str) -> subprocess.Popen[bytes]:
     """Three clients, each a process, with this job."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("ZETADP_", "PYTHON", "VIRTUAL_ENV"))}
-    environment |= {
-        "PYTHONPATH": str(federation.folder / "flare" / "local" / "custom"),
-        "ZETADP_SITE_SOCKET": str(federation.folder / "{site}" / "socket"),
-        "PATH": f"{NVFLARE / 'bin'}{os.pathsep}{os.environ['PATH']}",
-    }
+    environment = environment_of(federation) | {"PYTHONPATH": str(federation.folder / "flare" / "local" / "custom")}
     shutil.copytree(federation.folder / "flare" / "local", federation.folder / name / "local")
     (federation.folder / name / "local" / "resources.json").write_text(json.dumps({"class_allow_list": ["zetadp_flare."]}))
     clients = ",".join(federation.names)
     command = ["nvflare", "simulator", str(job), "-w", str(federation.folder / name), "-c", clients, "-t", str(len(federation.names))]
     with (federation.folder / f"{name}.log").open("wb") as log:
         return subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
-
-
-def ended(process: subprocess.Popen[bytes]) -> None:
-    """With all of its clients."""
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 @pytest.mark.parametrize("aggregation", [None, {"dropouts": 0, "colluding": 1}], ids=["sites", "secure"])
@@ -80,12 +55,12 @@ def test_three_clients_and_a_server_that_is_killed_equal_the_simulation(aggregat
         try:
             until(lambda: federation.charged("a") >= 2)
         finally:
-            ended(first)
+            killed(first)
         second = simulator(federation, job, "second")
         try:
             assert running.wait(300.0) == 0, (short / "coordinator.log").read_text()
         finally:
-            ended(second)
+            killed(second)
     report = RunReport.model_validate_json((short / "work" / RESULT).read_bytes())
     assert report.event == federation.proposal.plan.event
     # A round that the kill cut off is asked again, and gets the same bytes: nothing is drawn or charged twice.

@@ -3,39 +3,23 @@ r"""A federation over a provisioned NVFLARE: a server and two clients with certi
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.trainer.federation_by_hand import Federation, until, zetadp
+from tests.trainer.nvflare_harness import NEEDS_NVFLARE, NVFLARE, environment_of, killed
 from zetadp.app.cli.federation.rehearsal import free_port
 from zetadp.trainer.request import RESULT
 from zetadp.trainer.specs.report import RunReport
 
-NVFLARE = Path(__file__).parents[2] / "build" / "nvflare"
 ROUNDS, LEAD = 4, "lead@example.org"
 ROLES = ("project_admin", "org_admin", "lead", "member")
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not (NVFLARE / "bin" / "nvflare").exists(), reason="NVFLARE isn't installed: make build/nvflare/.installed"),
-]
-
-
-@pytest.fixture
-def short() -> Iterator[Path]:
-    """A folder whose sockets' paths are short enough."""
-    folder = Path(tempfile.mkdtemp(prefix="zetadp-"))
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)  # processes that were killed may still write
+pytestmark = NEEDS_NVFLARE
 
 
 class Provisioned:
@@ -43,12 +27,7 @@ class Provisioned:
 
     def __init__(self, federation: Federation) -> None:
         self.federation, folder = federation, federation.folder
-        self.environment = {name: value for name, value in os.environ.items() if not name.startswith(("ZETADP_", "PYTHON", "VIRTUAL_ENV"))}
-        self.environment |= {
-            "PATH": f"{NVFLARE / 'bin'}{os.pathsep}{os.environ['PATH']}",
-            "ZETADP_SITE_SOCKET": str(folder / "{site}" / "socket"),
-            "HOME": str(folder),
-        }
+        self.environment = environment_of(federation) | {"HOME": str(folder)}
         parts = "workspace.WorkspaceBuilder", "static_file.StaticFileBuilder", "cert.CertBuilder", "signature.SignatureBuilder"
         arguments: list[dict[str, Any]] = [{"template_file": ["master_template.yml"]}, {"config_folder": "config"}, {}, {}]
         people = [
@@ -95,9 +74,7 @@ class Provisioned:
             yield
         finally:
             for process in found:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+                killed(process)
 
     def submit(self, job: Path) -> str:
         """By the lead; the job's number."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -24,13 +22,6 @@ from zetadp.trainer.sites.settings import CoordinatorSettings, SiteSettings
 
 SITE = {"name": "a", "state": "a", "data": DATA, "budget": {"epsilon": 8.0, "delta": 1e-5, "adjacency": "add_remove", "unit": "record"}}
 SECONDS = 60.0
-
-
-@pytest.fixture
-def short() -> Iterator[Path]:
-    """A folder whose sockets' paths are short enough."""
-    with tempfile.TemporaryDirectory(prefix="zetadp-") as folder:
-        yield Path(folder)
 
 
 @pytest.mark.parametrize(
