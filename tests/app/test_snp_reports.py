@@ -1,4 +1,4 @@
-"""Reports of AMD SEV-SNP: a recorded one by AMD's own certificates, and others by keys of the tests' own, in the published layouts."""
+"""Reports of AMD SEV-SNP: recorded ones by AMD's own certificates, and others by keys of the tests' own, in the published layouts."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from tests.app.machine_harness import (
     CHOSEN,
     RECORDED,
     TCB,
+    TURIN,
+    TURIN_CHAIN,
     TURIN_ORDER,
     TURIN_TCB,
     Machine,
@@ -38,12 +40,32 @@ def test_a_recorded_report_is_signed_by_the_key_that_amds_certificates_name() ->
     assert (report.layout, report.privilege, report.allows_debugging, report.allows_migration, report.by_vlek) == (2, 0, True, False, False)
 
 
-def test_no_byte_of_a_recorded_report_can_be_changed() -> None:
-    endorsed = endorsement_in(CHAIN)
-    for place in range(len(RECORDED)):
+def test_a_recorded_report_of_turin_is_signed_by_the_key_that_amds_certificates_name() -> None:
+    report, endorsed = SnpReport.read(TURIN), endorsement_in(TURIN_CHAIN)
+    said = endorsed.check_signature(report)
+    assert endorsed.is_for(report)
+    assert "the key of the chip 3b42092f69c656d3... with firmware 0001000200000047 signed it" in said
+    check_chosen(report.data, bytes.fromhex("e0fd0bdb6aa4030a6ddea9073e1fcec5be6c782a2c8075a0825dfb3d9a81b924"))
+    assert report.measurement.hex().startswith("f924dd18f168df60fbea937f0b086284")
+    assert (report.layout, report.privilege, report.allows_debugging, report.allows_migration, report.by_vlek) == (
+        5,
+        0,
+        False,
+        False,
+        False,
+    )
+    milan = endorsement_in(CHAIN)
+    assert not milan.is_for(report)
+    assert not endorsed.is_for(SnpReport.read(RECORDED))
+
+
+@pytest.mark.parametrize(("recorded", "chain"), [(RECORDED, CHAIN), (TURIN, TURIN_CHAIN)], ids=["Milan", "Turin"])
+def test_no_byte_of_a_recorded_report_can_be_changed(recorded: bytes, chain: str) -> None:
+    endorsed = endorsement_in(chain)
+    for place in range(len(recorded)):
         with pytest.raises(ReportRefused):
-            SnpReport.read(changed(RECORDED, place, bytes([RECORDED[place] ^ 1]))).check_signature(endorsed.key)
-    for other in (RECORDED[:-1], RECORDED + b"\0", b""):
+            SnpReport.read(changed(recorded, place, bytes([recorded[place] ^ 1]))).check_signature(endorsed.key)
+    for other in (recorded[:-1], recorded + b"\0", b""):
         with pytest.raises(ReportRefused, match="a report has 1184 bytes"):
             SnpReport.read(other)
 
