@@ -12,7 +12,7 @@ REPORT_FILE = "machine-report.bin"
 """Beside a certificate, which names it with its digest."""
 SHOWS_NOT = (
     "it doesn't show that this code ran, or that the training was as stated: any program in that guest can ask for a report about "
-    "anything, and what was measured is only what the guest was launched with"
+    "anything, and what was measured is only what the guest was launched with, and what software in it added to registers where it has any"
 )
 _OPEN = {
     "debugging": "The guest was launched with debugging allowed: its host can read and change all of its memory, so it is not confidential",
@@ -98,7 +98,8 @@ def confidential_line(facts: SnpFacts | TdxFacts | None) -> tuple[str, ...]:
     if isinstance(facts, SnpFacts):
         of, checked = "an AMD SEV-SNP guest's report", "who signed it only `verify` says, given the chip's certificates"
     else:
-        of, checked = "an Intel TDX guest's quote", "who signed it only `verify` says"
+        of = "an Intel TDX guest's quote"
+        checked = "the certificate states its registers and module too, and who signed it only `verify` says"
     return (
         f"Confidential machine: {REPORT_FILE} is to be {of} {about}, {facts.launched}; {checked}.{allowed_line(facts)} "
         f"Even then {SHOWS_NOT}.",
