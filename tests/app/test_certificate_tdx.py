@@ -169,6 +169,17 @@ def test_migration_is_said_and_meets_no_policy(house: Announcing, certify: Certi
     assert not is_met(report)
 
 
+def test_a_policy_names_machines_and_others_meet_it_not(house: Announcing, right: Certified) -> None:
+    report = verified(house, right, policy_of({"tdx": {"pck": ("2", "1")}}))
+    assert is_met(report)
+    assert report.policy is not None
+    assert "on one of 2 machines" in next(rule.required for rule in report.policy.rules if rule.name == "machines")
+    report = verified(house, right, policy_of({"tdx": {"pck": ("2",)}}))
+    assert "by another of Intel's machines than those that are named" in details(report, "machine_report", Status.NOT_CHECKED)
+    assert report.verdict == "valid"
+    assert not is_met(report)
+
+
 def test_a_policys_lists_of_revoked_certificates_count(house: Announcing, right: Certified, machine: TdxMachine) -> None:
     fine, bad = revoking("Platform CA", machine.between, 7), revoking("Platform CA", machine.between, 1)
     report = verified(house, right, policy_of({"tdx": {}, "revocations": (fine,)}))
@@ -186,9 +197,10 @@ def test_a_policys_lists_of_revoked_certificates_count(house: Announcing, right:
         ({"tdx": {"mrtd": ("0" * 95,)}}, "mrtd"),
         ({"tdx": {"attributes": ("01" + "0" * 14,)}}, "attributes"),
         ({"tdx": {"mrsigner": ()}}, "mrsigner"),
+        ({"tdx": {"pck": ("01",)}}, "pck"),
         ({"tdx": {}, "revocations": ("text",)}, "a list of revoked certificates can't be read"),
     ],
-    ids=["neither", "short", "debugging", "unknown", "no list"],
+    ids=["neither", "short", "debugging", "unknown", "zero before", "no list"],
 )
 def test_a_policy_that_asks_for_what_cannot_be_is_refused(machines: dict[str, object], reason: str) -> None:
     with pytest.raises(ValidationError, match=reason):

@@ -43,7 +43,8 @@ def machine() -> TdxMachine:
 
 def test_a_recorded_quote_is_signed_up_to_intels_root() -> None:
     quote = TdxQuote.read(RECORDED)
-    said = quote.check_signatures()
+    serial_number, said = quote.check_signatures()
+    assert serial_number == "f08e3eca038db47bac5e8667a33e267426316e2e"
     assert "certificate f08e3eca038db47bac5e8667a33e267426316e2e" in said
     assert "(TCB), weren't looked at; no list of revoked certificates was given" in said
     assert quote.data.hex().startswith("00010d6bbc3fea6875f640bf334454ef179ac0db53eecf4e9a40bce3d782a213")

@@ -77,7 +77,9 @@ def _outcome(report: SnpReport | TdxQuote | None, head: LogHead | None, trust: T
     level = f", asked for at privilege level {report.privilege}" if isinstance(report, SnpReport) else ""
     says = f"it says: {facts.launched}{level}.{allowed_line(facts)}"
     if isinstance(report, TdxQuote):
-        signed = report.check_signatures(trust.revoked)
+        serial_number, signed = report.check_signatures(trust.revoked)
+        if trust.pck and serial_number not in trust.pck:
+            return not_checked(MACHINE_REPORT, f"it is signed by another of Intel's machines than those that are named; {says} {signed}")
     elif not trust.machines:
         return not_checked(MACHINE_REPORT, f"no certificate of a machine's key was given: anybody can write such a report; {says}")
     else:

@@ -19,6 +19,7 @@ class Trust:
       witnesses: of the log, by their keys.
       least_witnesses: more than half of them.
       machines: keys by which confidential machines sign reports, each as a PEM text of its certificate and the maker's.
+      pck: serial numbers of the certificates of Intel's machines that may sign quotes; any if empty.
       revoked: lists of revoked certificates of such keys, each as a PEM text that its issuer signed.
     """
 
@@ -27,6 +28,7 @@ class Trust:
     witnesses: tuple[NoteKey, ...] = ()
     least_witnesses: int = 1
     machines: tuple[str, ...] = ()
+    pck: tuple[str, ...] = ()
     revoked: tuple[str, ...] = ()
 
 

@@ -100,6 +100,7 @@ class Witnesses(Value):
         return self
 
 
+SerialNumber = Annotated[str, StringConstraints(strict=True, pattern=r"^[1-9a-f][0-9a-f]{0,39}$")]
 Digests = Annotated[tuple[Hex384, ...], Field(max_length=1000, exclude_if=is_absent)]
 
 
@@ -112,6 +113,8 @@ class TdxGuests(Value):
       rtmr0, rtmr1, rtmr2, rtmr3: of which its registers have one each.
       mrseam: of the TDX module that measured it.
       attributes: of the guest, which has exactly one of these.
+      pck: serial numbers of machines' certificates (PCK), in hexadecimal as ``verify`` prints them, of which one signed; any if empty, and
+        then also one whose owner has opened it.
     """
 
     mrtd: Digests = ()
@@ -121,11 +124,12 @@ class TdxGuests(Value):
     rtmr3: Digests = ()
     mrseam: Digests = ()
     attributes: Annotated[tuple[Attributes, ...], Field(max_length=1000, exclude_if=is_absent)] = ()
+    pck: Annotated[tuple[SerialNumber, ...], Field(max_length=1000, exclude_if=is_absent)] = ()
 
     @property
     def named(self) -> tuple[str, ...]:
         """The measurements that are asked for."""
-        return tuple(name for name in type(self).model_fields if getattr(self, name))
+        return tuple(name for name in type(self).model_fields if name != "pck" and getattr(self, name))
 
     def accepts(self, facts: TdxFacts) -> bool:
         """Whether each that is asked for is one of those."""
@@ -162,7 +166,8 @@ class Machines(Value):
         signed = [f"a report signed by one of {len(self.keys)} known keys of AMD's{of}"] if self.keys else []
         if self.tdx is not None:
             like = f" with the {', '.join(self.tdx.named)} that are named" if self.tdx.named else ""
-            signed.append(f"a quote of an Intel TDX guest{like}")
+            on = f" on one of {len(self.tdx.pck)} machines" if self.tdx.pck else ""
+            signed.append(f"a quote of an Intel TDX guest{like}{on}")
         return f"{' or '.join(signed)}; of a guest without debugging and migration"
 
     def accepts(self, facts: SnpFacts | TdxFacts) -> bool:
@@ -249,6 +254,7 @@ class Policy(Value):
             witnesses=() if witnesses is None else tuple(map(NoteKey.read, witnesses.keys)),
             least_witnesses=1 if witnesses is None else witnesses.least,
             machines=() if self.machines is None else self.machines.keys,
+            pck=() if self.machines is None or self.machines.tdx is None else self.machines.tdx.pck,
             revoked=() if self.machines is None else self.machines.revocations,
         )
 

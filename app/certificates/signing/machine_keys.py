@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, final
 
 if TYPE_CHECKING:
@@ -83,13 +84,17 @@ class Chain:
         if not lists:
             return "no list of revoked certificates was given"
         read = [revoked_in(one) for one in lists]
-        looked_up = 0
+        looked_up, dates = 0, list[date]()
         for certificate, issuer in ((self.own, self.between), (self.between, self.root)):
             of_issuer = [one for one in read if _is_by(one, issuer)]
             if any(one.get_revoked_certificate_by_serial_number(certificate.serial_number) is not None for one in of_issuer):
                 raise ReportRefused("its maker revoked a certificate of the key that signed it")
             looked_up += bool(of_issuer)
-        return f"{looked_up} of the 2 certificates below the maker's root were looked up in the lists of revoked ones that were given"
+            dates += (one.last_update_utc.date() for one in of_issuer)
+        since = f", the oldest of {min(dates)}" if dates else ""
+        return (
+            f"{looked_up} of the 2 certificates below the maker's root were looked up in the lists of revoked ones that were given{since}"
+        )
 
 
 def revoked_in(pem: str) -> CertificateRevocationList:

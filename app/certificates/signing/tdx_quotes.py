@@ -120,14 +120,14 @@ class TdxQuote:
         measured, data = _guest(body), body[520:584]
         return cls(version, data, measured, signed, signature, key, enclave, enclave_signature, authentication, certificates.rstrip(b"\0"))
 
-    def check_signatures(self, revoked: Sequence[str] = (), root: bytes | None = None) -> str:
+    def check_signatures(self, revoked: Sequence[str] = (), root: bytes | None = None) -> tuple[str, str]:
         r"""Checks every signature from the guest's report up to Intel's root, and that the enclave that signed it is Intel's.
 
         Args:
           revoked: lists of revoked certificates, each as a PEM text; one that none of these issued isn't looked at.
           root: the two coordinates of the key that has to stand at the top; Intel's if absent.
         Returns:
-          who signed it and what wasn't looked at, in words.
+          the serial number of the machine's certificate, in hexadecimal; who signed it and what wasn't looked at, in words.
         Raises:
           ReportRefused: something doesn't hold, or a certificate is revoked.
         """
@@ -150,11 +150,10 @@ class TdxQuote:
         except ValueError as error:
             raise ReportRefused("the Quoting Enclave's key isn't a point of P-256") from error
         _verify(key, self.signature, self.signed, "the Quoting Enclave's signature")
-        looked_up = chain.in_words(revoked)
-        return (
-            f"by Intel's certificates the Quoting Enclave of the machine with the certificate {chain.own.serial_number:x} signed what the "
-            f"machine's TDX module said. Their dates, and whether firmware, module and enclave are up to date (TCB), weren't looked at; "
-            f"{looked_up}"
+        looked_up, serial_number = chain.in_words(revoked), f"{chain.own.serial_number:x}"
+        return serial_number, (
+            f"by Intel's certificates the Quoting Enclave of the machine with the certificate {serial_number} signed what the machine's "
+            f"TDX module said. Their dates, and whether firmware, module and enclave are up to date (TCB), weren't looked at; {looked_up}"
         )
 
     def _check_enclave(self) -> None:
