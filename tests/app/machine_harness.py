@@ -18,6 +18,7 @@ from cryptography.x509.oid import NameOID
 GOLDEN = Path(__file__).parents[1] / "golden" / "sev_snp"
 RECORDED, CHAIN = (GOLDEN / "report.bin").read_bytes(), (GOLDEN / "certificates.pem").read_text()
 TURIN, TURIN_CHAIN = (GOLDEN / "turin.bin").read_bytes(), (GOLDEN / "turin.pem").read_text()
+AMDS_LIST = (GOLDEN / "turin.crl.pem").read_text()
 CHOSEN = bytes([1, 2, 3, 4, 5])
 POLICY, MEASURED = 0x30000, bytes(range(48))
 ORDER, TCB = (1, 2, 4, 5, 6, 7, 3, 8), bytes([3, 0, 0, 0, 0, 0, 20, 209])

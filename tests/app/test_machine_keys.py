@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from tests.app.machine_harness import CHAIN, CHOSEN, Machine, certified, parts_of, revoking
+from tests.app.machine_harness import AMDS_LIST, CHAIN, CHOSEN, TURIN, TURIN_CHAIN, Machine, certified, parts_of, revoking
 from tests.app.tdx_harness import RECORDED, TdxMachine
 from zetadp.app.certificates.signing.machine_keys import Chain, EndorsementRefused, ReportRefused, revoked_in
 from zetadp.app.certificates.signing.snp_reports import SnpReport, endorsement_in
@@ -94,6 +94,15 @@ def test_lists_signed_as_amd_signs_are_read() -> None:
     assert chain.in_words((listed(6),)).startswith("1 of the 2 certificates")
     with pytest.raises(ReportRefused, match=REVOKED):
         chain.in_words((listed(5),))
+
+
+def test_amds_own_list_for_turin_counts_for_turin_alone() -> None:
+    found = revoked_in(AMDS_LIST)
+    assert (list(found), found.last_update_utc.date().isoformat()) == ([], "2026-08-19")
+    report, endorsed = SnpReport.read(TURIN), endorsement_in(TURIN_CHAIN)
+    assert endorsed.check_signature(report, (AMDS_LIST,)).endswith("that were given, the oldest of 2026-08-19")
+    assert Chain.read(TURIN_CHAIN.encode()).in_words((AMDS_LIST,)).startswith("1 of the 2 certificates")
+    assert Chain.read(CHAIN.encode()).in_words((AMDS_LIST,)).startswith("0 of the 2 certificates")
 
 
 def test_a_strangers_list_says_nothing_of_the_recorded_ones(machine: TdxMachine) -> None:
