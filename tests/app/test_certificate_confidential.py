@@ -16,7 +16,7 @@ from tests.app.announced_harness import Announcing
 from tests.app.certificates_harness import ABSENT, details, forged, lied
 from tests.app.confidential_harness import Certified, Certifying, Kernel, asked, is_met, policy_of, verified
 from tests.app.forked import run_command
-from tests.app.machine_harness import CHAIN, DEBUGGING, MEASURED, MIGRATION, POLICY, RECORDED, Machine
+from tests.app.machine_harness import CHAIN, DEBUGGING, MEASURED, MIGRATION, POLICY, RECORDED, Machine, revoking
 from zetadp.app.certificates.facts.confidential import REPORT_FILE, SnpFacts
 from zetadp.app.certificates.facts.report import Status
 from zetadp.app.certificates.issuing import confidential
@@ -147,6 +147,22 @@ def test_debugging_and_migration_are_said_and_meet_no_policy(
 
 def test_a_policy_that_names_measurements_refuses_others(house: Announcing, right: Certified, machine: Machine) -> None:
     assert not is_met(verified(house, right, by(machine, measurements=("0" * 96,))))
+
+
+def test_a_policy_for_intels_guests_alone_accepts_no_report_of_amds(house: Announcing, right: Certified) -> None:
+    report = verified(house, right, policy_of({"tdx": {}}))
+    details(report, "machine_report", Status.NOT_CHECKED)
+    assert not is_met(report)
+
+
+def test_a_policys_lists_of_revoked_certificates_count(house: Announcing, right: Certified, machine: Machine) -> None:
+    fine, bad = revoking("ARK", machine.root, 7), revoking("ARK", machine.root, 1)
+    report = verified(house, right, by(machine, revocations=(fine,)))
+    assert "1 of the 2 certificates below the maker's root were looked up" in details(report, "machine_report", Status.PASSED)
+    assert is_met(report)
+    report = verified(house, right, by(machine, revocations=(bad,)))
+    assert "its maker revoked a certificate" in details(report, "machine_report")
+    assert report.verdict == "invalid"
 
 
 def test_a_policy_with_other_certificates_cannot_be_written() -> None:
