@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from base64 import b64decode, encodebytes
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from random import Random
 
 import pytest
 from cryptography import x509
@@ -105,6 +108,26 @@ def test_amds_own_list_for_turin_counts_for_turin_alone() -> None:
     assert Chain.read(CHAIN.encode()).in_words((AMDS_LIST,)).startswith("0 of the 2 certificates")
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_the_bytes_of_certificates_and_lists_are_they_are_read_or_refused(seed: int) -> None:
+    # Policies hold them, so nothing else may come of reading one.
+    random = Random(seed)
+    texts = [AMDS_LIST, *parts_of(CHAIN)]
+    for _ in range(400):
+        chosen = random.randrange(len(texts))
+        begin, *lines, end = texts[chosen].strip().split("\n")
+        content = bytearray(b64decode("".join(lines)))
+        for _ in range(random.choice((1, 2, 4))):
+            content[random.randrange(len(content))] = random.randrange(256)
+        pem = f"{begin}\n{encodebytes(content).decode()}{end}\n"
+        with suppress(EndorsementRefused):
+            if chosen == 0:
+                revoked_in(pem)
+                Chain.read(TURIN_CHAIN.encode()).in_words((pem,))
+            else:
+                endorsement_in("".join([*texts[1:chosen], pem, *texts[chosen + 1 :]]))
+
+
 def test_a_strangers_list_says_nothing_of_the_recorded_ones(machine: TdxMachine) -> None:
     stranger = revoking("Intel SGX Root CA", machine.root_key, 1)
     assert TdxQuote.read(RECORDED).check_signatures((stranger,))[1].endswith("that were given")
@@ -113,7 +136,10 @@ def test_a_strangers_list_says_nothing_of_the_recorded_ones(machine: TdxMachine)
 
 def test_what_is_no_list_or_has_a_part_that_is_not_read_is_refused(machine: TdxMachine) -> None:
     revoked_in(revoking("Root CA", machine.root_key, 3))
-    for text in ("", "text", parts_of(machine.pem)[0], revoking("Root CA", machine.root_key, 3)[:-80]):
+    content = bytearray(b64decode("".join(AMDS_LIST.split("\n")[1:-2])))
+    content[10] = 11  # the version
+    of_version_11 = f"-----BEGIN X509 CRL-----\n{encodebytes(content).decode()}-----END X509 CRL-----\n"
+    for text in ("", "text", parts_of(machine.pem)[0], revoking("Root CA", machine.root_key, 3)[:-80], of_version_11):
         with pytest.raises(EndorsementRefused, match="can't be read"):
             revoked_in(text)
     with pytest.raises(EndorsementRefused, match="has a critical part"):

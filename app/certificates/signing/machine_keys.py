@@ -41,21 +41,9 @@ class Chain:
     @classmethod
     def read(cls, pem: bytes) -> Chain:
         """The three certificates of a PEM text, in this order. Raises EndorsementRefused if they are others, or don't sign each other."""
-        from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+        from cryptography.exceptions import InvalidSignature
         from cryptography.utils import CryptographyDeprecationWarning
-        from cryptography.x509 import (
-            BasicConstraints,
-            DuplicateExtension,
-            ExtensionNotFound,
-            InvalidVersion,
-            UnsupportedGeneralNameType,
-            load_pem_x509_certificates,
-        )
-
-        unread = (
-            *(ValueError, TypeError, LookupError, InvalidVersion, DuplicateExtension),
-            *(ExtensionNotFound, UnsupportedGeneralNameType, UnsupportedAlgorithm),
-        )
+        from cryptography.x509 import BasicConstraints, load_pem_x509_certificates
 
         try:
             with warnings.catch_warnings():
@@ -75,7 +63,7 @@ class Chain:
             raise EndorsementRefused("a certificate isn't signed by the one after it") from error
         except EndorsementRefused:
             raise
-        except unread as error:
+        except _unreadable() as error:
             raise EndorsementRefused("the certificates can't be read, or don't follow each other") from error
         return cls(own, between, root)
 
@@ -99,18 +87,26 @@ class Chain:
 
 def revoked_in(pem: str) -> CertificateRevocationList:
     """A maker's list of revoked certificates, whoever signed it. Raises EndorsementRefused if it can't be read."""
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.x509 import DuplicateExtension, UnsupportedGeneralNameType, load_pem_x509_crl
+    from cryptography.x509 import load_pem_x509_crl
 
     try:
         found = load_pem_x509_crl(pem.encode())
         has_unread = any(extension.critical for extension in found.extensions)
         _ = [one.serial_number for one in found]
-    except (ValueError, TypeError, DuplicateExtension, UnsupportedGeneralNameType, UnsupportedAlgorithm) as error:
+    except _unreadable() as error:
         raise EndorsementRefused("a list of revoked certificates can't be read") from error
     if has_unread:
         raise EndorsementRefused("a list of revoked certificates has a critical part, which isn't read")
     return found
+
+
+def _unreadable() -> tuple[type[Exception], ...]:
+    """What reading a certificate or a list raises, whatever its bytes are."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.x509 import DuplicateExtension, ExtensionNotFound, InvalidVersion, UnsupportedGeneralNameType
+
+    plain = ValueError, TypeError, LookupError
+    return *plain, InvalidVersion, DuplicateExtension, ExtensionNotFound, UnsupportedGeneralNameType, UnsupportedAlgorithm
 
 
 def _is_by(revoked: CertificateRevocationList, issuer: Certificate) -> bool:
