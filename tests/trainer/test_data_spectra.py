@@ -6,7 +6,19 @@ import numpy as np
 import pytest
 
 from zetadp.mechanisms.sampling.source import RandomStream
-from zetadp.trainer.data.spectra import centre, fixed_length, spectrogram, spectrum, to_image, to_k_space, unit_power, whitened
+from zetadp.trainer.data.spectra import (
+    QUIET,
+    centre,
+    fixed_length,
+    log_mel,
+    mel_filters,
+    spectrogram,
+    spectrum,
+    to_image,
+    to_k_space,
+    unit_power,
+    whitened,
+)
 from zetadp.trainer.data.undersampling import cartesian_mask, smooth_phase
 
 SINGLE = 2e-6
@@ -75,9 +87,44 @@ def test_whitening_a_line_stays_bounded() -> None:
     assert np.sqrt((np.abs(whitened(line)) ** 2).mean()) < 1.0
 
 
+def test_mel_bands_are_as_far_apart_on_the_mel_scale_and_their_slopes_add_up_to_one() -> None:
+    # 1000 Hz are 1000 mel within a hundredth of a percent.
+    assert 2595.0 * np.log10(1.0 + 1000.0 / 700.0) == pytest.approx(1000.0, rel=1e-4)
+    filters = mel_filters(32, 20_001, 16_000.0)
+    peaks = filters.argmax(axis=1) * (8000.0 / 20_000.0)
+    mel = 2595.0 * np.log10(1.0 + peaks / 700.0)
+    assert np.diff(mel) == pytest.approx(np.full(31, np.diff(mel).mean()), rel=0.01)
+    low, high = (2595.0 * np.log10(1.0 + edge / 700.0) for edge in (60.0, 7600.0))
+    assert mel[[0, -1]] == pytest.approx([low + (high - low) / 33, high - (high - low) / 33], rel=1e-3)
+    between = slice(int(filters[0].argmax()), int(filters[-1].argmax()))
+    assert filters[:, between].sum(axis=0) == pytest.approx(np.ones(between.stop - between.start))
+
+
+def test_the_highest_mel_band_ends_at_half_the_rate_where_that_is_lower() -> None:
+    filters = mel_filters(32, 20_001, 8000.0)
+    assert filters[-1, -1] == pytest.approx(0.0, abs=1e-9)
+    assert filters[-1, -100] > 0.0
+
+
+def test_log_mel_is_the_logarithm_of_each_bands_power_less_its_mean_over_time() -> None:
+    generator = np.random.default_rng(8)
+    filters = mel_filters(4, 9, 16_000.0)
+    record = generator.normal(size=(7, 9)) + 1j * generator.normal(size=(7, 9))
+    power = [np.abs(record[2 * frame]) ** 2 / 2 + np.abs(record[2 * frame + 1]) ** 2 / 2 for frame in range(3)]
+    bands = np.array([[np.log(sum(filters[band] * one) + QUIET) for band in range(4)] for one in power])
+    assert log_mel(record, filters, 2) == pytest.approx(bands - bands.mean(axis=0), rel=SINGLE, abs=SINGLE)
+
+
+def test_log_mel_knows_no_loudness_and_leaves_silence_silent() -> None:
+    record = 10.0 * np.random.default_rng(9).normal(size=(6, 129)) + 0j
+    filters = mel_filters(32, 129, 16_000.0)
+    assert log_mel(3.0 * record, filters, 1) == pytest.approx(log_mel(record, filters, 1), abs=1e-3)
+    assert not log_mel(0.0 * record, filters, 1).any()
+
+
 def test_scaling_looks_at_one_record_alone() -> None:
     records = np.random.default_rng(5).normal(size=(3, 8, 8)) + 1j
-    for scale in (whitened, unit_power):
+    for scale in (whitened, unit_power, lambda some: log_mel(some, mel_filters(3, 8, 16_000.0), 2)):
         assert np.array_equal(scale(records)[1:], scale(records[1:]))
 
 

@@ -2,6 +2,7 @@ r"""Spectra of signals and images, and scalings of a record by its own numbers. 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,10 @@ from numpy.typing import NDArray
 SMALLEST_SPREAD = 1e-6
 """Share of a record's mean square below which a principal direction counts as empty and isn't blown up."""
 TINY = 1e-30
+QUIET = 1e-6
+"""Added to a band's power before its logarithm: what is quieter is silence."""
+LOWEST, HIGHEST = 60.0, 7600.0
+"""Hertz, between which the bands of a log-mel spectrogram lie."""
 
 
 def fixed_length(signal: NDArray[Any], length: int) -> NDArray[Any]:
@@ -35,6 +40,37 @@ def spectrogram(signal: NDArray[Any], frame_length: int, frame_step: int) -> NDA
     frames = np.lib.stride_tricks.sliding_window_view(signal, frame_length)[::frame_step]
     size = 1 << (frame_length - 1).bit_length()
     return np.fft.rfft(frames * window, n=size, axis=-1).astype(np.complex64)
+
+
+def mel_filters(bands: int, bins: int, rate: float) -> NDArray[Any]:
+    r"""Triangles (bands, bins) over equally spaced frequencies from 0 to rate / 2, equally spaced on the mel scale from 60 to 7600 Hz.
+
+    mel(f) = 2595 log10(1 + f / 700); where rate / 2 is lower than 7600 Hz, the last band ends there. A triangle's peak is 1.
+    """
+    lowest, highest = (2595.0 * math.log10(1.0 + edge / 700.0) for edge in (LOWEST, min(HIGHEST, rate / 2.0)))
+    edges = np.linspace(lowest, highest, bands + 2)
+    hertz = (700.0 * (10.0 ** (edges / 2595.0) - 1.0))[:, np.newaxis]
+    frequencies = np.linspace(0.0, rate / 2.0, bins)
+    low, middle, high = hertz[:-2], hertz[1:-1], hertz[2:]
+    return np.maximum(0.0, np.minimum((frequencies - low) / (middle - low), (high - frequencies) / (high - middle)))
+
+
+def log_mel(spectrograms: NDArray[Any], filters: NDArray[Any], frames_at_once: int) -> NDArray[Any]:
+    r"""Logarithms of the power in each band, less the band's mean over the recording's time: float32 (..., frames // at once, bands).
+
+    Without that mean, what a microphone or a voice adds to all of a recording is gone. It is the record's own number, so nothing is
+    released.
+
+    Args:
+      spectrograms: complex, (..., frames, bins).
+      filters: (bands, bins).
+      frames_at_once: neighbouring frames whose power is averaged; those left over at the end are dropped.
+    """
+    frames = spectrograms.shape[-2] // frames_at_once
+    kept = spectrograms[..., : frames * frames_at_once, :]
+    power = (np.abs(kept).astype(np.float64) ** 2).reshape(*kept.shape[:-2], frames, frames_at_once, kept.shape[-1]).mean(axis=-2)
+    bands = np.log(power @ filters.T + QUIET)
+    return (bands - bands.mean(axis=-2, keepdims=True)).astype(np.float32)
 
 
 def to_k_space(images: NDArray[Any]) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-r"""Spoken words from their complex spectrogram: Google's Speech Commands and the Free Spoken Digit Dataset."""
+r"""Spoken words from their complex or log-mel spectrogram: Google's Speech Commands and the Free Spoken Digit Dataset."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data.base import DataRecipe, DataSet, SplitRecipe, SplitRule
 from zetadp.trainer.data.files.location import Folder
 from zetadp.trainer.data.files.wav import wav_files, wav_sources, waveform
-from zetadp.trainer.data.spectra import fixed_length, spectrogram, unit_power
+from zetadp.trainer.data.spectra import fixed_length, log_mel, mel_filters, spectrogram, unit_power
 from zetadp.trainer.data.splits import Keys, SplitSeed, is_chosen, name_keys, sides
 
 FRAME_LENGTH, FRAME_STEP = 255, 128
@@ -26,8 +26,18 @@ FRAME_NORM = 16.0
 Word = Annotated[str, StringConstraints(strict=True, pattern="^[a-z]{1,20}$")]
 Scaling = Literal["unitary", "record"]
 """Divided by 16, which makes each frame's transform unitary; or each record by its own root mean square."""
+Form = Literal["complex", "log_mel"]
+"""Complex numbers, or real ones: the power in ``BANDS`` bands of the mel scale, as ``spectra.log_mel`` says."""
+BANDS = 32
+MEL_RATE = 8000
+"""Samples a second at which one frame of the transform is a frame of the log-mel spectrogram, every 16 ms; at twice as many, two are."""
 _DRAWN = "recordings that are used"
 TEN_WORDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
+
+
+def _is_complex(form: object) -> bool:
+    """Whether it is the form of most records, which JSON leaves out."""
+    return form == "complex"
 
 
 class _Recording(NamedTuple):
@@ -44,14 +54,21 @@ def _word(name: str) -> str:
     return ("", *name.split("/"))[-2]
 
 
-def _features(recordings: list[_Recording], files: dict[str, bytes], rate: int, length: int, scaling: Scaling) -> NDArray[Any]:
-    """Spectrograms complex64 (records, 1, frames, bins) of recordings trimmed or padded to ``length`` samples."""
-    frames, bins = (length - FRAME_LENGTH) // FRAME_STEP + 1, int(FRAME_NORM**2) // 2 + 1
+def _features(recordings: list[_Recording], files: dict[str, bytes], rate: int, scaling: Scaling, form: Form) -> NDArray[Any]:
+    """Spectrograms (records, 1, frames, bins or bands) of recordings trimmed or padded to one second: complex64, or float32."""
+    frames, bins = (rate - FRAME_LENGTH) // FRAME_STEP + 1, int(FRAME_NORM**2) // 2 + 1
     features = np.empty((len(recordings), 1, frames, bins), dtype=np.complex64)
     for number, recording in enumerate(recordings):
-        signal = fixed_length(waveform(files[recording.name], recording.name, rate), length)
+        signal = fixed_length(waveform(files[recording.name], recording.name, rate), rate)
         features[number, 0] = spectrogram(signal, FRAME_LENGTH, FRAME_STEP) / np.float32(FRAME_NORM)
-    return unit_power(features) if scaling == "record" else features
+    scaled = unit_power(features) if scaling == "record" else features
+    return log_mel(scaled, mel_filters(BANDS, bins, rate), rate // MEL_RATE) if form == "log_mel" else scaled
+
+
+def _in_words(scaling: Scaling, form: Form) -> str:
+    scaled = "divided by 16" if scaling == "unitary" else "each divided by its own root mean square"
+    bands = f", as logarithms of the power in {BANDS} mel bands every 16 ms, less each band's own mean over time"
+    return scaled if form == "complex" else scaled + bands
 
 
 def _data_set(features: NDArray[Any], recordings: list[_Recording], classes: int, split: tuple[NDArray[Any], NDArray[Any]]) -> DataSet:
@@ -72,11 +89,14 @@ def _speakers(recordings: list[_Recording]) -> Keys:
 class SpeechCommands(SplitRecipe):
     r"""Speech Commands as TensorFlow's short-time Fourier transform, frames of 255 at steps of 128: complex (1, 124, 129).
 
+    As a log-mel spectrogram: real (1, 62, 32).
+
     Attributes:
       folder: with ZIP archives of ``<word>/<speaker>_nohash_<n>.wav``, or with the word folders themselves (Google's layout).
       words: the classes, in the order of their labels; folders of other words are left out.
       share: of the recordings, each drawn separately by ``split_seed``; None for all. The paper has 2000 of each word.
       scaling: of the spectrogram; see ``Scaling``.
+      form: of the records; see ``Form``.
       split: "speakers" has other people in the test; "recordings" draws over recordings, as the paper seems to.
       (others): as in ``SplitRecipe``, of speakers or of recordings; a recording is identified by its name.
     """
@@ -94,6 +114,7 @@ class SpeechCommands(SplitRecipe):
     words: Annotated[tuple[Word, ...], Field(min_length=2, max_length=100)] = TEN_WORDS
     share: OpenProbability | None = None
     scaling: Scaling = "unitary"
+    form: Form = Field(default="complex", exclude_if=_is_complex)
     split: Literal["speakers", "recordings"]
 
     @model_validator(mode="after")
@@ -110,13 +131,13 @@ class SpeechCommands(SplitRecipe):
 
     def describe(self) -> str:
         apart = "Training and test speakers are different people." if self.split == "speakers" else "A speaker may be on both sides."
-        scaled = "divided by 16" if self.scaling == "unitary" else "each divided by its own root mean square"
-        return f"{self.DESCRIPTION}, {scaled}; words: {', '.join(self.words)}. {apart} One record is one recording; a speaker has several."
+        of_words = f"{self.DESCRIPTION}, {_in_words(self.scaling, self.form)}; words: {', '.join(self.words)}."
+        return f"{of_words} {apart} One record is one recording; a speaker has several."
 
     def arrays(self) -> DataSet:
         files = wav_files(self.folder, lambda name: _word(name) in self.words)
         recordings = list(self._kept(list(self._recordings(files))))
-        features = _features(recordings, files, self.RATE, self.RATE, self.scaling)
+        features = _features(recordings, files, self.RATE, self.scaling, self.form)
         if self.split == "speakers":
             split = sides(_speakers(recordings), self.split_seed, self.test_fraction)
         else:
@@ -147,9 +168,12 @@ class SpeechCommands(SplitRecipe):
 class SpokenDigits(DataRecipe):
     r"""The Free Spoken Digit Dataset as short-time Fourier transform, frames of 255 at steps of 128: complex (1, 61, 129).
 
+    As a log-mel spectrogram: real (1, 61, 32).
+
     Attributes:
       folder: with ZIP archives of ``<digit>_<speaker>_<take>.wav``, or with the files themselves.
       scaling: of the spectrogram; see ``Scaling``.
+      form: of the records; see ``Form``.
       split: "takes" is the maintainers': takes 0 to 4 are the test, of the same speakers; "speakers" has other people in the test.
       split_seed: of the split by speakers.
       test_fraction: of the speakers.
@@ -166,6 +190,7 @@ class SpokenDigits(DataRecipe):
     kind: Literal["spoken_digits"] = "spoken_digits"
     folder: Folder
     scaling: Scaling = "unitary"
+    form: Form = Field(default="complex", exclude_if=_is_complex)
     split: Literal["takes", "speakers"]
     split_seed: SplitSeed = 0
     test_fraction: OpenProbability = 0.2
@@ -182,13 +207,12 @@ class SpokenDigits(DataRecipe):
             if self.split == "speakers"
             else "Takes 0 to 4 are the test set, from the same speakers."
         )
-        scaled = "divided by 16" if self.scaling == "unitary" else "each divided by its own root mean square"
-        return f"{self.DESCRIPTION}, {scaled}. {apart} One record is one recording; a speaker has many."
+        return f"{self.DESCRIPTION}, {_in_words(self.scaling, self.form)}. {apart} One record is one recording; a speaker has many."
 
     def arrays(self) -> DataSet:
         files = wav_files(self.folder, lambda _: True)
         recordings = [self._recording(name) for name in files]
-        features = _features(recordings, files, self.RATE, self.RATE, self.scaling)
+        features = _features(recordings, files, self.RATE, self.scaling, self.form)
         if self.split == "speakers":
             split = sides(_speakers(recordings), self.split_seed, self.test_fraction)
         else:
