@@ -54,9 +54,12 @@ PLAIN: dict[str, Plain] = {
     "cifar10_complex": Plain("sgd", 0.1, 20, 0.9, cosine=True),
     "cifar10_real_pairs": Plain("sgd", 0.1, 20, 0.9, cosine=True),
     "cifar10_real": Plain("sgd", 0.1, 20, 0.9, cosine=True),
+    "cifar10_features": Plain("adam", 3e-3, 20, cosine=True),
+    "cifar10_scattering": Plain("adam", 1e-3, 20, cosine=True),
     "ecg_mitbih_beats": Plain("sgd", 0.08, 20, weight_decay=5e-3),
     "ecg_mitbih": Plain("sgd", 0.08, 20, weight_decay=5e-3),
     "speech_commands": Plain("sgd", 0.1, 10),
+    "speech_commands_scattering": Plain("adam", 1e-3, 30, cosine=True),
     "spectral_mnist_model_1": Plain("adam", 1e-3, 10, cosine=True),
     "spectral_mnist_model_1_block_16": Plain("adam", 1e-3, 10, cosine=True),
     "spectral_mnist_lenet_5": Plain("adam", 1e-3, 10, cosine=True),
@@ -68,6 +71,7 @@ PLAIN: dict[str, Plain] = {
     "mri_reconstruction": Plain("rmsprop", 1e-3, 10),
     "mri_sequences": Plain("nadam", 2e-3, 10),
     "mri_sequences_federated": Plain("nadam", 2e-3, 10),
+    "mri_sequences_linear": Plain("adam", 1e-3, 20, cosine=True),
     "mri_phantoms_federated": Plain("nadam", 2e-3, 2),
 }
 DEFAULT = Plain("adam", 1e-3, 10)

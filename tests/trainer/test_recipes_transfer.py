@@ -16,6 +16,7 @@ from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data.files.location import ROOT_VARIABLE
 from zetadp.trainer.models.front import split_front
 from zetadp.trainer.recipes import RECIPES, Recipe
+from zetadp.trainer.recipes.small_data import CIFAR10_FEATURES
 from zetadp.trainer.recipes.spectral_transfer import (
     CIFAR10_ADAPTERS,
     SPECTRAL_TRANSFER_1,
@@ -73,6 +74,18 @@ def test_a_recipe_says_whose_weights_it_starts_from(of: Recipe) -> None:
     assert any("trained on drawn shapes" in line and "no figure here is comparable" in line for line in of.differences)
     if isinstance(of.spec, SpectralDp):
         assert of.spec.given_weights != ()
+
+
+def test_early_features_are_of_the_first_blocks_and_only_a_norm_and_one_layer_are_trained_behind_them() -> None:
+    facts, model = CIFAR10_FEATURES.declared.facts, CIFAR10_FEATURES.spec.model  # pyright: ignore[reportAttributeAccessIssue]
+    assert trained(CIFAR10_FEATURES) == ["group_norm", "linear"]
+    front, _ = split_front(built(model, facts))
+    whole, _ = split_front(built(transferred(SPECTRAL_TRANSFER_1.spec.model.layers[-3:]), facts))  # pyright: ignore[reportAttributeAccessIssue]
+    images = 2.0 * torch.rand(4, 3, 32, 32, generator=torch.Generator().manual_seed(0)) - 1.0
+    with torch.no_grad():
+        third = whole[:10](images)  # behind the third block's activation
+        assert torch.equal(front(images), torch.nn.functional.avg_pool2d(third, 4))
+    assert front(images).shape == (4, 16, 4, 4)
 
 
 def test_the_packages_backbone_needs_no_folder_of_data_sets_and_its_features_tell_images_apart() -> None:

@@ -32,6 +32,7 @@ from zetadp.trainer.recipes.obfuscation import (
 from zetadp.trainer.recipes.phase_mnist_ours import PHASE_MNIST_FEDERATED, PHASE_MNIST_FILTERS, PHASE_MNIST_LARGE_LOTS
 from zetadp.trainer.recipes.recipe import DeclaredData, MeasuredResult, PrintedEpsilon, PrintedResult, PrintedRun, Recipe
 from zetadp.trainer.recipes.signals import ECG_CPSC, ECG_MITBIH, ECG_MITBIH_BEATS, SPEECH_COMMANDS
+from zetadp.trainer.recipes.small_data import CIFAR10_FEATURES, CIFAR10_SCATTERING, MRI_SEQUENCES_LINEAR, SPEECH_SCATTERING
 from zetadp.trainer.recipes.spectral import (
     SPECTRAL_LENET_5,
     SPECTRAL_MODEL_1,
@@ -63,14 +64,18 @@ RECIPES: tuple[Recipe, ...] = (
     CIFAR10_COMPLEX,
     CIFAR10_REAL_PAIRS,
     CIFAR10_REAL,
+    CIFAR10_FEATURES,
+    CIFAR10_SCATTERING,
     ECG_MITBIH,
     ECG_MITBIH_BEATS,
     ECG_CPSC,
     SPEECH_COMMANDS,
+    SPEECH_SCATTERING,
     SPEECH_ACTIVATIONS,
     MRI_RECONSTRUCTION,
     MRI_SEQUENCES,
     MRI_SEQUENCES_FEDERATED,
+    MRI_SEQUENCES_LINEAR,
     MRI_DECATHLON,
     MRI_DECATHLON_FEDERATED,
     MRI_PHANTOMS,

@@ -6,7 +6,7 @@ on drawn shapes, so nobody's record is in it, and no photograph either: far less
 
 from __future__ import annotations
 
-from zetadp.trainer.specs.models.layer_spec import Adapted, ChannelAffine, Convolution, LayerSpec, Linear, PlainLayer, Residual
+from zetadp.trainer.specs.models.layer_spec import Adapted, AveragePool, ChannelAffine, Convolution, LayerSpec, Linear, PlainLayer, Residual
 from zetadp.trainer.specs.models.model_spec import Sequential
 from zetadp.trainer.specs.models.residual_networks import resnet_18
 from zetadp.trainer.specs.models.weights import PACKAGED, GivenWeights
@@ -34,6 +34,22 @@ def transferred(head: tuple[LayerSpec, ...], trained_blocks: int = 0) -> Sequent
     frozen = blocks[-trained_blocks] if trained_blocks else len(trunk)
     given = GivenWeights(file=FILE, sha256=SHA256, frozen_layers=frozen, given_layers=len(trunk))
     return Sequential(numbers="real", layers=(*trunk, *head), head="none", initial_weights=given)
+
+
+def early(head: tuple[LayerSpec, ...], blocks: int, pool: int) -> Sequential:
+    r"""The network's first residual blocks, frozen, their outputs averaged over squares, and ``head`` behind them.
+
+    What late blocks tell apart is drawn shapes; edges and colours, which the early ones see, are in photographs too.
+
+    Args:
+      blocks: residual blocks that stay, from the first.
+      pool: pixels along the side of a square.
+    """
+    trunk = shapes_resnet_18().layers
+    kept = trunk[: [place for place, layer in enumerate(trunk) if isinstance(layer, Residual)][blocks - 1] + 2]
+    given = GivenWeights(file=FILE, sha256=SHA256, frozen_layers=len(kept), given_layers=len(kept))
+    row = (*kept, AveragePool(kernel=pool, stride=pool), *head)
+    return Sequential(numbers="real", layers=row, head="none", initial_weights=given)
 
 
 def adapted(head: tuple[LayerSpec, ...], adapted_blocks: int, rank: int) -> Sequential:
