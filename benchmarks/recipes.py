@@ -46,6 +46,7 @@ class Plain(NamedTuple):
 
 PLAIN: dict[str, Plain] = {
     "phase_mnist": Plain("sgd", 0.1, 3),
+    "phase_mnist_correlated": Plain("sgd", 0.1, 3),
     "phase_mnist_large_lots": Plain("sgd", 0.1, 3),
     "phase_mnist_filters": Plain("sgd", 0.1, 3),
     "phase_mnist_federated": Plain("sgd", 0.1, 3),

@@ -18,6 +18,7 @@ from zetadp.app.jobs.resources import JobSubmission
 from zetadp.app.kit.settings import Settings
 from zetadp.app.main import create_app
 from zetadp.app.papers.tables import zeta_dp
+from zetadp.mechanisms.analysis.banded import mean_squared_noise, optimal_coefficients
 from zetadp.mechanisms.errata import ERRATA
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.data import MriPhantoms, data_set_facts
@@ -30,6 +31,7 @@ from zetadp.trainer.specs.models.layer_spec import Activation
 from zetadp.trainer.specs.models.model_spec import ComplexMlp, Sequential
 from zetadp.trainer.specs.models.shapes import as_sequential
 from zetadp.trainer.specs.report import FRACTIONS
+from zetadp.trainer.specs.strategy import GivenBands
 
 NAMES = [known.name for known in RECIPES]
 WANTED = {
@@ -167,6 +169,18 @@ def test_where_rate_noise_and_steps_are_the_papers_the_event_is_too(name: str) -
     plan, run = of.declared_plan(), of.printed_run
     assert (plan.sampling.probability, plan.steps, plan.delta) == (run.sampling_probability, run.steps, run.delta)
     assert plan.mechanism.noise_scale == run.noise_multiplier * of.spec.clipping_bound
+
+
+def test_phase_mnist_with_correlated_noise_has_the_same_epsilon_and_the_best_coefficients() -> None:
+    independent, correlated = (_named(name).declared_plan() for name in ("phase_mnist", "phase_mnist_correlated"))
+    epsilons = [accountants.profile(plan.event).epsilon(1e-5).upper for plan in (independent, correlated)]
+    # 0.4024 is what is shown of the first, rounded up to four digits.
+    assert [math.ceil(epsilon * 1e4) for epsilon in epsilons] == [4024, 4024]
+    assert correlated.strategy == GivenBands(coefficients=optimal_coefficients(16, 10_000)).planned(10_000, 16)
+    # Of sums of gradients, over the steps: the deviation of the noise in them beside that of independent noise.
+    noise = correlated.mechanism.noise_scale / independent.mechanism.noise_scale
+    column, one = (mean_squared_noise(coefficients, 10_000) for coefficients in (correlated.strategy.coefficients, (1.0,)))
+    assert noise * math.sqrt(column / one) == pytest.approx(0.83, abs=0.01)
 
 
 @pytest.mark.parametrize("name", ["speech_activations", "digits_activations"])

@@ -29,7 +29,12 @@ from zetadp.trainer.recipes.obfuscation import (
     OBFUSCATION_DIGITS,
     OBFUSCATION_DIGITS_SOUND,
 )
-from zetadp.trainer.recipes.phase_mnist_ours import PHASE_MNIST_FEDERATED, PHASE_MNIST_FILTERS, PHASE_MNIST_LARGE_LOTS
+from zetadp.trainer.recipes.phase_mnist_ours import (
+    PHASE_MNIST_CORRELATED,
+    PHASE_MNIST_FEDERATED,
+    PHASE_MNIST_FILTERS,
+    PHASE_MNIST_LARGE_LOTS,
+)
 from zetadp.trainer.recipes.recipe import DeclaredData, MeasuredResult, PrintedEpsilon, PrintedResult, PrintedRun, Recipe
 from zetadp.trainer.recipes.signals import ECG_CPSC, ECG_MITBIH, ECG_MITBIH_BEATS, SPEECH_COMMANDS
 from zetadp.trainer.recipes.small_data import CIFAR10_FEATURES, CIFAR10_SCATTERING, MRI_SEQUENCES_LINEAR, SPEECH_SCATTERING
@@ -56,6 +61,7 @@ RECIPES: tuple[Recipe, ...] = (
     DIGITS_ACTIVATIONS,
     DIGITS_TRANSFORMER,
     PHASE_MNIST,
+    PHASE_MNIST_CORRELATED,
     PHASE_MNIST_LARGE_LOTS,
     PHASE_MNIST_FILTERS,
     PHASE_MNIST_FEDERATED,
