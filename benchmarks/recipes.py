@@ -57,6 +57,7 @@ PLAIN: dict[str, Plain] = {
     "cifar10_real": Plain("sgd", 0.1, 20, 0.9, cosine=True),
     "cifar10_features": Plain("adam", 3e-3, 20, cosine=True),
     "cifar10_scattering": Plain("adam", 1e-3, 20, cosine=True),
+    "cifar10_standardised": Plain("adam", 3e-3, 20, cosine=True),
     "ecg_mitbih_beats": Plain("sgd", 0.08, 20, weight_decay=5e-3),
     "ecg_mitbih": Plain("sgd", 0.08, 20, weight_decay=5e-3),
     "speech_commands": Plain("sgd", 0.1, 10),

@@ -54,7 +54,7 @@ from zetadp.trainer.recipes.spectral_transfer import (
     SPECTRAL_TRANSFER_CIFAR100,
     SPECTRAL_TRANSFER_FEATURES,
 )
-from zetadp.trainer.recipes.standardised import MNIST_STANDARDISED
+from zetadp.trainer.recipes.standardised import CIFAR10_STANDARDISED, MNIST_STANDARDISED
 
 RECIPES: tuple[Recipe, ...] = (
     DIGITS,
@@ -72,6 +72,7 @@ RECIPES: tuple[Recipe, ...] = (
     CIFAR10_REAL,
     CIFAR10_FEATURES,
     CIFAR10_SCATTERING,
+    CIFAR10_STANDARDISED,
     ECG_MITBIH,
     ECG_MITBIH_BEATS,
     ECG_CPSC,

@@ -1,13 +1,14 @@
-r"""Weight standardisation at a small scale: a convolutional network on MNIST, measured with it and without."""
+r"""Weight standardisation at a small scale: convolutional networks on MNIST, measured with it and without, and on 4000 colour images."""
 
 from __future__ import annotations
 
 from zetadp.mechanisms.base import Adjacency
-from zetadp.trainer.data import Mnist
+from zetadp.trainer.data import Cifar10, Mnist
+from zetadp.trainer.recipes.images import CIFAR10_REAL
 from zetadp.trainer.recipes.recipe import DeclaredData, Recipe
 from zetadp.trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
 from zetadp.trainer.specs.base import PrivacyTarget
-from zetadp.trainer.specs.descent import Sgd
+from zetadp.trainer.specs.descent import Cosine, Sgd
 from zetadp.trainer.specs.models.layer_spec import Activation, Convolution, Flatten, GroupNorm, LayerSpec, Linear, MaxPool, Unflatten
 from zetadp.trainer.specs.models.model_spec import Sequential
 from zetadp.trainer.specs.network_training import PublicHeldOut
@@ -57,4 +58,49 @@ MNIST_STANDARDISED = Recipe(
         "accuracy is of, so it may be a little too good; epsilon is of this one training, as if the others had never been run",
     ),
     original_data="MNIST (LeCun, Cortes and Burges): train-images-idx3-ubyte.gz and the three files beside it",
+)
+
+
+def _colour_network() -> Sequential:
+    def behind() -> tuple[LayerSpec, ...]:
+        return GroupNorm(groups=4), Activation(name="relu"), MaxPool(kernel=2, stride=2)
+
+    layers: tuple[LayerSpec, ...] = (
+        Convolution(outputs=16, kernel=5, stride=2, padding=2, standardised=True),
+        *behind(),
+        Convolution(outputs=32, kernel=3, padding=1, standardised=True),
+        *behind(),
+        Flatten(),
+        Linear(outputs=10),
+    )
+    return Sequential(numbers="real", layers=layers, head="none")
+
+
+CIFAR10_STANDARDISED = Recipe(
+    name="cifar10_standardised",
+    title="CIFAR-10, epsilon 8, from scratch: a small convolutional network with weight standardisation",
+    paper=None,
+    reference="De, Berrada, Hayes, Smith and Balle 2022, arXiv:2204.13650, on a small scale",
+    spec=ZetaDpSgd(
+        data=Cifar10(folder="cifar10", numbers="real"),
+        model=_colour_network(),
+        optimizer=Sgd(learning_rate=1.0, momentum=0.9, schedule=Cosine()),
+        privacy=PrivacyTarget(adjacency=Adjacency.ADD_REMOVE, unit="image", delta=1e-5, epsilon=8.0),
+        clipping_bound=0.5,
+        expected_batch_size=1000,
+        steps=160,
+        evaluation=PublicHeldOut(),
+    ),
+    hyper_parameters=(
+        "ours: two convolutions with group norm, SGD at 1 with momentum 0.9 and cosine decay, 160 steps on expected lots of 1000, clipping "
+        "norm 0.5"
+    ),
+    declared=CIFAR10_REAL.declared,
+    differences=(
+        "not of a paper: De et al. train wide residual networks on all 50000 images, for days of an accelerator",
+        "4000 training images of the 50000, and 1000 of the 10000 test images, in the folder of the other recipes",
+        "rate and steps were chosen by three trainings on 3200 of the training images, measured on the other 800, which no guarantee "
+        "counts; no held-out record was used",
+    ),
+    original_data=CIFAR10_REAL.original_data,
 )
