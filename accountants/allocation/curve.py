@@ -7,87 +7,104 @@ proofs/allocation.md
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
 from typing import final
 
 import numpy as np
 
 from zetadp.accountants import deadline
+from zetadp.accountants.allocation.derived import is_reversed
+from zetadp.accountants.allocation.far import calls_beyond
+from zetadp.accountants.allocation.grid_part import STRETCH, GridPart, grid_part
+from zetadp.accountants.allocation.ratio import Ratio
+from zetadp.accountants.allocation.series import calls_near, puts_near
+from zetadp.accountants.allocation.series_part import SeriesPart, ratios_of
 from zetadp.accountants.allocation.summand import ETA, LARGEST_SQUARE, LINEAR, Summand, beyond
 from zetadp.accountants.arithmetic import UNIT, within_floats
 from zetadp.accountants.densities import Calls, Density, Floats
 from zetadp.accountants.densities.mixtures import Mixture
-from zetadp.accountants.grids.convolution import Tails
 from zetadp.accountants.grids.hockey_stick import reverse
-from zetadp.accountants.grids.layers import Plan
-from zetadp.accountants.grids.layout import Estimates
 from zetadp.accountants.pairs import Pair
 from zetadp.mechanisms.errors import UnsupportedEvent
 
 _DEPTH = -58.0
 """How far down the curve is laid out, as a logarithm over the sum's scale. Beyond, its last value bounds it."""
 
-_NATS = 9.0
-"""How far down one window serves."""
-
-STRETCH = 2e-11
-"""Relative distance up to which a curve serves pairs of nearly the same distance."""
-
 WHOLE = Mixture((1.0,), (1.0,))
 """The shares of a release of one record."""
 
 _BITS = 36
-_MOST_WINDOWS = 40
-_COARSER = 2.0
-"""Steps over those for one answer: a quarter as narrow, in half the time."""
+_MOST_PARTS = 100
+_OVERLAP = 1e-3
 
-
-@final
-@dataclass(frozen=True)
-class _Part:
-    """Bounds in one window around a level; levels are sums less t, in units of a ratio.
-
-    Attributes:
-      centre: the level.
-      first, end, lower_end: of the window, for upper and for lower bounds.
-      last: up to where the bounds are good.
-      log_delta: of the upper bound at ``last``, over the scale of its estimates.
-    """
-
-    centre: float
-    first: float
-    end: float
-    lower_end: float
-    last: float
-    log_delta: float
-    above: Tails
-    below: Tails | None
+_FIRST_SLOPE, _FIRST_NATS, _PUT_NATS = 1.25, 3.5, 14.0
+"""Of puts, over the spread of their sum: how fast their logarithm falls at first; and how many times its inverse parts reach."""
 
 
 @final
 class OneOrder:
-    """E[(S - t - level)_+], or E[(t - S - level)_+], at levels >= 0."""
+    """E[(S - t - level)_+], or E[(t - S - level)_+], at levels >= 0: parts from level 0 on, each after the other."""
 
-    def __init__(self, pair: Pair, steps: int) -> None:
-        self._parts = list[_Part]()
+    def __init__(self, pair: Pair, steps: int, ratios: tuple[Ratio, Ratio] | None) -> None:
+        self._parts = list[GridPart | SeriesPart]()
+        self._pair, self._steps, self._ratios, self._is_forward = pair, steps, ratios, not is_reversed(pair.upper)
         level, guess = 0.0, None
-        for _ in range(_MOST_WINDOWS):
+        while len(self._parts) < _MOST_PARTS:
             deadline.check()
-            try:
-                with within_floats("random allocation"):
-                    part = _part(pair, steps, level, guess)
-            except UnsupportedEvent:
-                if not self._parts:
-                    raise
-                break  # near the curve's end there is no room for a grid
-            if self._parts and not part.last > level * (1.0 + 1e-9):
+            found = self._next(level, guess)
+            # A part that doesn't go on is the end: there is no room for another one.
+            found = found[: next((n for n, part in enumerate(found) if not part.last > level * (1.0 + 1e-9)), len(found))]
+            if not found:
                 break
-            self._parts.append(part)
-            level, guess = part.last, part.log_delta
+            self._parts.extend(found)
+            level, guess = found[-1].last, found[-1].log_delta
             if not guess > _DEPTH:
                 break
         self._centres = np.array([part.centre for part in self._parts])
+
+    def _next(self, level: float, guess: float | None) -> Sequence[GridPart | SeriesPart]:
+        """Parts from a level on, where the curve is about e^guess over its scale; none where the curve ends."""
+        if self._ratios is not None:
+            with within_floats("random allocation"):
+                found = self._calls(level, guess) if self._is_forward else self._puts(level)
+            if found:
+                return found
+        try:
+            with within_floats("random allocation"):
+                return [grid_part(self._pair, self._steps, level, guess)]
+        except UnsupportedEvent:
+            if not self._parts:
+                raise
+            return []
+
+    def _calls(self, level: float, guess: float | None) -> Sequence[SeriesPart]:
+        assert self._ratios is not None
+        scale = self._scale
+        if guess is None:
+            pieces = [[calls_near(ratio, self._steps)] for ratio in self._ratios]
+        else:
+            size = math.log(scale)
+            # A little more than what is wanted, so that two parts meet.
+            k = self._steps + level * (1.0 - _OVERLAP)
+            pieces = [calls_beyond(ratio, self._steps, k, guess + size, _DEPTH + size) for ratio in self._ratios]
+        return [SeriesPart(a, b, self._steps, True, scale) for a, b in zip(*pieces, strict=False) if a is not None and b is not None]
+
+    def _puts(self, level: float) -> Sequence[SeriesPart]:
+        assert self._ratios is not None
+        last = self._parts[-1] if self._parts else None
+        if last is not None and not isinstance(last, SeriesPart):
+            return []
+        slope, high = (_FIRST_SLOPE / self._scale, float(self._steps)) if last is None else (last.slope, self._steps - level)
+        low = max(high - (_FIRST_NATS if last is None else _PUT_NATS) / slope, 1e-3 * high)
+        # A little more than what is wanted, so that two parts meet.
+        above, below = (puts_near(ratio, self._steps, -slope, low, high + 1e-3 / slope) for ratio in self._ratios)
+        return [] if above is None or below is None else [SeriesPart(above, below, self._steps, False, self._scale)]
+
+    @cached_property
+    def _scale(self) -> float:
+        assert self._ratios is not None
+        return math.sqrt(self._steps * self._ratios[0].variance)
 
     def at(self, level: Floats, error: Floats) -> Calls:
         """Bounds over eta; ``tail`` is the mass beyond each level. ``error``: by how much the levels may be off."""
@@ -95,73 +112,16 @@ class OneOrder:
         upper += math.inf
         nearest = np.searchsorted(self._centres, level, side="right") - 1
         for number, part in enumerate(self._parts):
-            # The window whose centre is the last one before, and those next to it: the better bound of each kind.
-            here = np.flatnonzero((np.abs(nearest - number) <= 1) & (level >= part.first))
+            # The part whose centre is the last one before, and those next to it: the better bound of each kind.
+            here = np.flatnonzero(np.abs(nearest - number) <= 1)
             if len(here) == 0:
                 continue
-            # Beyond the window's end the bound at its end holds, and no lower one is known.
-            upper[here] = np.minimum(upper[here], _above(part.above, np.minimum(level[here] - error[here], part.end) * ETA))
-            here = here[level[here] + error[here] < part.lower_end]
-            if part.below is not None and len(here):
-                low, slope, unsure = _below(part.below, (level[here] + error[here]) * ETA)
-                kept = low > lower[here]
-                better = here[kept]
-                lower[better], mass[better], doubt[better] = low[kept], slope[kept], unsure[kept]
+            upper[here] = np.minimum(upper[here], part.upper(level[here] - error[here]))
+            low, slope, unsure = part.lower(level[here] + error[here])
+            kept = low > lower[here]
+            better = here[kept]
+            lower[better], mass[better], doubt[better] = low[kept], slope[kept], unsure[kept]
         return Calls(lower, upper, mass, doubt)
-
-
-def _part(pair: Pair, steps: int, level: float, guess: float | None) -> _Part:
-    sides = ((pair, steps),)
-    estimates, saddle = Estimates.for_epsilon(sides, ETA * level, guess)
-    plan = Plan(sides, estimates, saddle, error=STRETCH)
-    layer = plan.layer(_COARSER * plan.step(1.0 / saddle.tilt), both=True)
-    above = layer.upper.tails()
-    if above is None:
-        raise UnsupportedEvent("random allocation", "its grid would be too short for its sums")
-    below = None if layer.lower is None else layer.lower.tails()
-    blur = 2.0 * above.loss_error + 32.0 * UNIT * float(np.max(np.abs(above.losses)))
-    if not (np.all(np.isfinite(above.deltas)) and 16.0 * blur < above.losses[1] - above.losses[0]):
-        raise UnsupportedEvent("random allocation", "the numbers of its grid are outside what floats can tell apart")
-    start = int(np.searchsorted(above.losses, ETA * level))
-    if not 1 < start < len(above.losses) - 2:
-        raise UnsupportedEvent("random allocation", "the grid for its sums is elsewhere than it should be")
-    fallen = np.flatnonzero(above.deltas[start:] < above.deltas[start] * math.exp(-_NATS))
-    last = min(start + (int(fallen[0]) if len(fallen) else len(above.losses)), len(above.losses) - 1)
-    log_delta = math.log(max(float(above.deltas[last]), 1e-300)) - estimates.log_unit
-    first, end = (float(above.losses[k]) / ETA * (1.0 - 1e-12) for k in (1, -2))
-    lower_end = end if below is None else min(end, float(below.losses[-2]) / ETA * (1.0 - 1e-12))
-    nothing = np.empty(0)
-    kept = replace(above, masses=nothing, doubts=nothing)  # only lower bounds come with tangents
-    return _Part(level, first, end, lower_end, float(above.losses[last]) / ETA, log_delta, kept, below)
-
-
-def _place(tails: Tails, at: Floats) -> tuple[np.ndarray, Floats]:
-    """(cell, share of it) of each loss, inside the window."""
-    step = (tails.losses[-1] - tails.losses[0]) / (len(tails.losses) - 1)
-    places = np.clip((at - tails.losses[0]) / step, 0.0, len(tails.losses) - 1.000001)
-    cells = places.astype(np.int64)
-    return cells, places - cells
-
-
-def _above(tails: Tails, at: Floats) -> Floats:
-    """A chord between two upper bounds of a convex curve; where the chord falls it is taken a little before."""
-    moved = at - 2.0 * tails.loss_error - 8.0 * UNIT * np.abs(at)
-    cells, share = _place(tails, moved)
-    value = tails.deltas[cells] * (1.0 - share) + tails.deltas[cells + 1] * share
-    # Rounding of the place, times the chord's slope.
-    slope = np.abs(tails.deltas[cells] - tails.deltas[cells + 1])
-    return value * (1.0 + 8.0 * UNIT) + slope * 8.0 * UNIT * (cells + 2.0)
-
-
-def _below(tails: Tails, at: Floats) -> tuple[Floats, Floats, Floats]:
-    """The law's own curve, which is linear between indices, a little further; and its slope there."""
-    moved = at + 2.0 * tails.loss_error + 8.0 * UNIT * np.abs(at)
-    cells, share = _place(tails, moved)
-    value = tails.deltas[cells] * (1.0 - share) + tails.deltas[cells + 1] * share
-    slope = np.abs(tails.deltas[cells] - tails.deltas[cells + 1])
-    low = np.maximum(value * (1.0 - 8.0 * UNIT) - slope * 8.0 * UNIT * (cells + 2.0), 0.0)
-    # The law's curve at ``moved``, with the slope of its cell, supports the curve from ``at`` on as well. (5)
-    return low, tails.masses[cells], tails.doubts[cells]
 
 
 @final
@@ -184,7 +144,8 @@ class AllocationCurve:
         copies = Mixture(shares.weights, tuple(share * distance for share in shares.shifts))
         pair = Pair(Summand(base, log_square), copies, Mixture((1.0,), (0.0,)))
         self._steps, self._beyond = steps, beyond(log_square)
-        self._forward, self._backward = OneOrder(pair, steps), OneOrder(reverse(pair), steps)
+        self._forward = OneOrder(pair, steps, ratios_of(base, copies, steps, True))
+        self._backward = OneOrder(reverse(pair), steps, ratios_of(base, copies, steps, False))
         # Backwards a curve's bound is divided by what it is asked at; from some epsilon on, a smaller one's is better.
         self._known = np.geomspace(1e-3, 100.0, 1000)
         self._least = np.minimum.accumulate(self._backward_upper(self._known))
