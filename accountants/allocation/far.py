@@ -159,9 +159,9 @@ def _moment(ratio: Ratio, split: float, most: float) -> float:
     return float(np.exp(np.minimum(most * below[inside], 600.0)) @ MASSES[inside]) + 1e-18 * math.exp(min(most * top, 600.0))
 
 
-def _split(ratio: Ratio, rho: float) -> float:
+def _split(ratio: Ratio, rho: float, share: float = 1.6) -> float:
     """Where the path leaves the real line: X is about 1 / rho there."""
-    return max(ratio.inverse(1.6 / rho), 1.0)
+    return max(ratio.inverse(share / rho), 1.0)
 
 
 def _panel(ratio: Ratio, steps: int, low: float, high: float, allowed: tuple[float, float]) -> _Panel | None:
@@ -203,9 +203,9 @@ def _panel(ratio: Ratio, steps: int, low: float, high: float, allowed: tuple[flo
 def _largest_rho(ratio: Ratio, steps: int, k: float, log_wanted: float) -> tuple[float, float] | None:
     """(rho_max, log of a bound on t-th powers of the transform above it, times 1 + what they add up to) from which on nothing matters."""
     rho, best = 4.0 / (k - steps * ratio.mean), math.inf
-    for _ in range(30):
-        rho *= 1.2
-        split = _split(ratio, rho)
+    for _ in range(18):
+        rho *= 1.3
+        split = _split(ratio, rho, 1.1)
         path = _path(ratio, split, rho, rho, 0.0)
         if path is None:
             return None

@@ -40,6 +40,7 @@ MASSES: Floats = _SIDES * (scipy.special.ndtr(_SIDES * CELLS[1:]) - scipy.specia
 _OUTSIDE = float(scipy.special.ndtr(CELLS[0])) * (1.0 + 1e-9)
 _ANGLES: Floats = np.geomspace(0.01, 1.5, 24)
 _MOST_EXPONENT = 600.0
+_BLOCK, _VANISHED = 32, 50.0
 _SUMMED = 64.0
 """Units: more than the rounding of a sum of 2^17 terms that NumPy adds pairwise, and of each term but for its exponent."""
 
@@ -80,15 +81,19 @@ class Nodes:
 
     def minus_one(self, y: Floats) -> tuple[Complexes, Floats]:
         """(E e^{sX} - 1 at each y, bounds on the errors), off the real line, where |e^{sX} - 1| <= |sX|: rounding is a share of it. (S5)"""
-        s = self.tilt + 1j * y
-        exponents = np.outer(s, self.ratios)
-        grown, turns = np.expm1(exponents.real), exponents.imag
-        found = np.empty_like(exponents)
-        found.real = grown * np.cos(turns) - 2.0 * np.square(np.sin(0.5 * turns))
-        found.imag = (grown + 1.0) * np.sin(turns)
-        found = (found * self.weights).sum(axis=1)
-        size = float((np.abs(self.weights) * np.abs(self.ratios)) @ (self.spread + _SUMMED))
-        return found, 2.0 * self.error + 1.01 * UNIT * size * np.abs(s)
+        s: Complexes = np.asarray(self.tilt + 1j * y, dtype=np.complex128)
+        found, moduli = np.empty_like(s), np.abs(self.ratios)
+        order = np.argsort(moduli)
+        for begin in range(0, len(s), _BLOCK):
+            # Where e^{sX} is below e^{-50} it counts as 0.
+            count = int(np.searchsorted(moduli[order], _VANISHED / (self.falls * abs(complex(s[begin])))))
+            near, rest = np.sort(order[:count]), np.sort(order[count:])
+            part = slice(begin, begin + _BLOCK)
+            found[part] = (_exponential_minus_one(np.outer(s[part], self.ratios[near])) * self.weights[near]).sum(axis=1)
+            found[part] -= self.weights[rest].sum()
+        size = float((np.abs(self.weights) * moduli) @ (self.spread + _SUMMED))
+        vanished = math.exp(-_VANISHED) * float(np.abs(self.weights).sum())
+        return found, 2.0 * self.error + vanished + 1.01 * UNIT * size * np.abs(s)
 
 
 @final
@@ -125,6 +130,8 @@ class Ratio:
 
     def inverse(self, value: float) -> float:
         """z at which X is about this."""
+        if len(self.moves) == 1:
+            return math.log(value / self.weights[0]) / self.moves[0] + 0.5 * self.moves[0]
         low, high = -40.0, 40.0
         for _ in range(50):
             middle = 0.5 * (low + high)
@@ -243,6 +250,14 @@ class Ratio:
         real = tilt * least * math.cos(turn) if turn < 0.5 * math.pi else -tilt * most
         size = real + largest * most * min(turn, 1.0) - 0.5 * nearest * nearest + 0.5 * up * up
         return _LOG_QUADRATURE + math.log(0.5 * width) + size
+
+
+def _exponential_minus_one(z: Complexes) -> Complexes:
+    """e^z - 1 with the digits of a small z, in a third of the time that NumPy's takes."""
+    grown, found = np.expm1(z.real), np.empty_like(z)
+    found.real = grown * np.cos(z.imag) - 2.0 * np.square(np.sin(0.5 * z.imag))
+    found.imag = (grown + 1.0) * np.sin(z.imag)
+    return found
 
 
 def _panels(edges: Floats) -> tuple[Floats, Floats]:
