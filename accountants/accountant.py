@@ -66,7 +66,7 @@ class Accountant(ABC):
             for formula, source in (statement(leaf),)
         )
         return BetweenProfile(
-            self._above(parts), lambda: [EndsOf(self._profile(one)) for one in less if self.unsupported_parts(one) is None], steps
+            self._above(parts), lambda: [EndsOf(self._profile(one)) for one in less if one and self.unsupported_parts(one) is None], steps
         )
 
     def _above(self, parts: Mapping[Leaf, int]) -> PrivacyProfile:

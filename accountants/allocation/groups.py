@@ -11,7 +11,7 @@ from fractions import Fraction
 from zetadp.accountants.allocation.replaced import at_nothing, distances, is_replaced
 from zetadp.accountants.leaf import Leaf
 from zetadp.mechanisms import GdpGuarantee
-from zetadp.mechanisms.loss import GaussianLoss
+from zetadp.mechanisms.loss import GaussianLoss, LaplaceLoss
 from zetadp.mechanisms.numerics.rounding import rounded_up
 
 LARGEST_ALLOCATED_GROUP = 20
@@ -57,7 +57,9 @@ def lower_parts(parts: Mapping[Leaf, int]) -> tuple[Mapping[Leaf, int], ...]:
 def _replaced(parts: Mapping[Leaf, int], *, of_sum: bool) -> Mapping[Leaf, int]:
     found: Counter[Leaf] = Counter()
     for leaf, count in parts.items():
-        found[_less(leaf, of_sum=of_sum) if _is_bounded(leaf) else leaf] += count
+        part = _less(leaf, of_sum=of_sum) if _is_bounded(leaf) else leaf
+        if part is not None:
+            found[part] += count
     return found
 
 
@@ -65,7 +67,10 @@ def _is_bounded(leaf: Leaf) -> bool:
     return leaf.scheme == "random_allocation" and (leaf.group > 1 or is_replaced(leaf))
 
 
-def _less(leaf: Leaf, *, of_sum: bool) -> Leaf:
+def _less(leaf: Leaf, *, of_sum: bool) -> Leaf | None:
+    """None where nothing is known to be attained: without the leaf a composition loses no more than with it."""
+    if is_replaced(leaf) and not isinstance(leaf.mechanism.privacy_loss(), GaussianLoss | LaplaceLoss):
+        return None
     loss, known = leaf.mechanism.privacy_loss(), distances(leaf)
     apart, alone = (loss.distance, loss.distance) if known is None else known
     if not (of_sum and isinstance(loss, GaussianLoss)):

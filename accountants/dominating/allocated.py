@@ -12,14 +12,17 @@ from zetadp.accountants.dominating.shapes import NULL, at
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Pair
 from zetadp.mechanisms.base import Adjacency
-from zetadp.mechanisms.loss import GaussianLoss, LaplaceLoss
+from zetadp.mechanisms.loss import GaussianLoss, LaplaceLoss, ResponseLoss
 
 
 def allocated(family: Density, leaf: Leaf, move: float) -> Pair | str:
     """A mean over the steps, or over blocks of them; where a unit is replaced, one whole release: proofs/allocation.md, (R1)."""
     if leaf.mechanism.neighbours[0] is Adjacency.REPLACE_ONE:
-        if not isinstance(leaf.mechanism.privacy_loss(), GaussianLoss | LaplaceLoss):
-            return "random allocation under replace_one has no dominating pair that is proved here, but for Gaussian and Laplace noise"
+        if leaf.group > 1 and not isinstance(leaf.mechanism.privacy_loss(), GaussianLoss | LaplaceLoss | ResponseLoss):
+            return (
+                "groups in random allocations under replace_one have no dominating pair that is proved here, but for Gaussian and Laplace "
+                "noise, GDP and pure epsilon-DP"
+            )
         return Pair(family, at(leaf.group * move), NULL)
     if leaf.group > LARGEST_ALLOCATED_GROUP:
         return (

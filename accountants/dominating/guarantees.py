@@ -21,8 +21,15 @@ def is_guarantee(leaf: Leaf) -> bool:
     return isinstance(leaf.mechanism, Declared) and not isinstance(leaf.mechanism.privacy_loss(), IntegerLoss)
 
 
+def is_epoch(leaf: Leaf) -> bool:
+    """Whether it is bounded as one whole release, which nobody is left out of: proofs/allocation.md, (R1)."""
+    return leaf.scheme == "random_allocation" and leaf.mechanism.neighbours[0] is Adjacency.REPLACE_ONE
+
+
 def guarantee_reason(leaf: Leaf) -> str | None:
     """Why no pair is known here of this sample of a guarantee, or None."""
+    if is_epoch(leaf):
+        return None
     loss, adjacency, is_fixed = leaf.mechanism.privacy_loss(), leaf.mechanism.neighbours[0], leaf.scheme == "fixed_size"
     if not is_fixed and adjacency is not Adjacency.ADD_REMOVE:
         return (

@@ -9,7 +9,7 @@ from zetadp.accountants.densities import DENSITIES, Density, density_of
 from zetadp.accountants.densities.mixtures import SMALLEST_WEIGHT, Mixture
 from zetadp.accountants.dominating.allocated import allocated
 from zetadp.accountants.dominating.fixed_size import fixed_size, fixed_size_group
-from zetadp.accountants.dominating.guarantees import amplified, guarantee_reason, is_guarantee
+from zetadp.accountants.dominating.guarantees import amplified, guarantee_reason, is_epoch, is_guarantee
 from zetadp.accountants.dominating.poisson import poisson
 from zetadp.accountants.dominating.shapes import NULL, at
 from zetadp.accountants.dominating.truncated import truncated
@@ -69,7 +69,8 @@ def _drawn(leaf: Leaf) -> Pair | str:
         return _local(family, loss.distance, leaf)
     if leaf.is_whole:
         return Pair(family, at(leaf.group * loss.distance), NULL)
-    return amplified(leaf) if is_guarantee(leaf) and not isinstance(loss, GaussianLoss) else _sampled(family, leaf, loss.distance)
+    is_amplified = is_guarantee(leaf) and not isinstance(loss, GaussianLoss) and not is_epoch(leaf)
+    return amplified(leaf) if is_amplified else _sampled(family, leaf, loss.distance)
 
 
 def _reason(leaf: Leaf, loss: PrivacyLoss) -> str | None:
@@ -96,9 +97,9 @@ def _declared_reason(leaf: Leaf, loss: PrivacyLoss) -> str | None:
 
 def _integer_reason(leaf: Leaf, loss: IntegerLoss) -> str | None:
     """Why noise on whole numbers has no pair here in this leaf, or None."""
-    if leaf.scheme == "random_allocation":
-        return "a random allocation of noise on whole numbers isn't proved here"
-    if not leaf.is_whole and leaf.scheme != "fixed_size" and leaf.mechanism.neighbours[0] is Adjacency.REPLACE_ONE:
+    if leaf.scheme == "random_allocation" and not is_epoch(leaf):
+        return "a random allocation of noise on whole numbers isn't proved here, but under replace_one"
+    if not (leaf.is_whole or is_epoch(leaf)) and leaf.scheme != "fixed_size" and leaf.mechanism.neighbours[0] is Adjacency.REPLACE_ONE:
         return "Poisson sampling under replace_one isn't supported here for noise on whole numbers: nothing says what one unit contributes"
     if leaf.group > LARGEST_INTEGER_GROUP or 4 * leaf.group * loss.moves > LARGEST_INTEGER_TABLE:
         return (

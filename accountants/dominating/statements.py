@@ -39,7 +39,7 @@ def _kept_statement(leaf: Leaf) -> tuple[str, str]:
     if isinstance(leaf.mechanism, LocalRelease):
         text = "a local release, of records that are in the sample: its own pair with probability q, else no difference"
         return text, "proofs/pairs.md, row 7"
-    if leaf.scheme == "shuffled":
+    if leaf.scheme in ("shuffled", "random_allocation"):
         return _bounded_statement(leaf)
     text = "log(1 + q (e^e - 1))-DP, e of what was run on the sample, or twice that where one record displaces another"
     return text, "proofs/pairs.md, row 10"

@@ -13,7 +13,8 @@ import pytest
 from tests.accountants.events import gaussian
 from tests.selection import thinned
 from zetadp.accountants import Composed, Grouped, RandomlyAllocated, Release, Repeated, profile
-from zetadp.mechanisms import Gaussian, Laplace, Sensitivity
+from zetadp.mechanisms import Gaussian, GdpGuarantee, Laplace, PureGuarantee, Sensitivity
+from zetadp.mechanisms.declared import DiscreteGaussian, DiscreteLaplace
 
 LINE = np.linspace(-11.0, 11.0, 331)
 
@@ -127,3 +128,72 @@ def test_beside_a_part_without_a_contribution_an_epoch_is_one_whole_release():
 
 def test_the_derivation_names_what_it_rests_on():
     assert profile(allocated(20, noise(1.0), 3)).derivation()[-1].source == "proofs/allocation.md, (R2)"
+
+
+# -- what isn't Gaussian or Laplace noise -------------------------------------------------------------------------------------------
+
+REPLACED = {"adjacency": "replace_one", "unit": "record"}
+OTHERS = [
+    DiscreteGaussian(scale=1.5, moves=1, **REPLACED),
+    DiscreteLaplace(scale=2.0, moves=1, **REPLACED),
+    PureGuarantee(epsilon=0.7, **REPLACED),
+    GdpGuarantee(mu=0.8, **REPLACED),
+]
+
+
+@pytest.mark.parametrize("mechanism", thinned(OTHERS, every=2), ids=lambda one: one.kind)
+@pytest.mark.parametrize("count", [1, 5])
+def test_one_whole_release_of_anything_bounds_an_epoch(mechanism, count):
+    released = Release(mechanism=mechanism)
+    found, whole = profile(allocated(10, released, count)), profile(Repeated(count=count, event=released))
+    for delta in (1e-3, 1e-6):
+        bound, most = found.epsilon(delta), whole.epsilon(delta)
+        assert bound.upper == most.upper
+        assert bound.lower < most.lower
+        assert (bound.lower > 0.0) is isinstance(mechanism, GdpGuarantee)
+    assert found.delta(0.1).upper == whole.delta(0.1).upper
+
+
+@pytest.mark.parametrize(("kind", "scale"), [("gaussian", 1.5), ("laplace", 2.0)])
+def test_attacks_on_noise_on_whole_numbers_lose_less(kind, scale):
+    x = np.arange(-40, 41)
+    law = np.exp(-0.5 * np.square(x / scale)) if kind == "gaussian" else np.exp(-np.abs(x) / scale)
+    law /= law.sum()
+    moved = np.roll(law, 1)
+    # Three steps: the unit adds 1 to one of them, or, replaced, nothing to any.
+    far = sum(np.multiply.outer(np.multiply.outer(a, b), c) for a, b, c in ((moved, law, law), (law, moved, law), (law, law, moved))) / 3.0
+    near = np.multiply.outer(np.multiply.outer(law, law), law)
+    mechanism = (DiscreteGaussian if kind == "gaussian" else DiscreteLaplace)(scale=scale, moves=1, **REPLACED)
+    found = profile(allocated(3, Release(mechanism=mechanism)))
+    for epsilon in (0.0, 0.1, 0.3):
+        attained = max(np.maximum(p - math.exp(epsilon) * q, 0.0).sum() for p, q in ((far, near), (near, far)))
+        assert found.delta(epsilon).lower <= attained <= found.delta(epsilon).upper
+
+
+def test_attacks_on_randomized_response_in_one_of_three_steps_lose_less():
+    epsilon = 0.7
+    truth = math.exp(epsilon) / (1.0 + math.exp(epsilon))
+    one, other = np.array([truth, 1.0 - truth]), np.array([1.0 - truth, truth])
+    near = np.multiply.outer(np.multiply.outer(one, one), one)
+    moved = ((other, one, one), (one, other, one), (one, one, other))
+    far = sum(np.multiply.outer(np.multiply.outer(a, b), c) for a, b, c in moved) / 3.0
+    found = profile(allocated(3, Release(mechanism=PureGuarantee(epsilon=epsilon, **REPLACED))))
+    for level in (0.0, 0.2, 0.4):
+        attained = max(np.maximum(p - math.exp(level) * q, 0.0).sum() for p, q in ((far, near), (near, far)))
+        assert 0.0 < attained <= found.delta(level).upper
+        assert found.delta(level).lower == 0.0
+
+
+def test_what_is_not_attained_counts_as_nothing_in_a_composition():
+    parts = (allocated(10, Release(mechanism=OTHERS[0])), noise(4.0))
+    found, alone = profile(Composed(events=parts)).epsilon(1e-5), profile(parts[1]).epsilon(1e-5)
+    assert found.lower <= alone.upper
+    assert alone.lower * (1.0 - 1e-6) <= found.lower < found.upper
+
+
+def test_groups_of_pure_releases_are_bounded_and_derivations_say_how():
+    event = Grouped(size=2, unit="user", event=allocated(10, Release(mechanism=OTHERS[2])))
+    assert (
+        profile(event).epsilon(1e-6).upper == profile(Grouped(size=2, unit="user", event=Release(mechanism=OTHERS[2]))).epsilon(1e-6).upper
+    )
+    assert any("one whole release of the epoch" in str(step.formula) for step in profile(event).derivation())
