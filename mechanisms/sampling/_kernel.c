@@ -4,6 +4,7 @@
 #include <Python.h>
 #include <math.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define THRESHOLD_MASK ((1 << 27) - 1)
@@ -273,9 +274,24 @@ static inline Py_ssize_t at_most(const int64_t *end, int64_t place) {
     return found + (found == REST && end[REST] <= place);
 }
 
+/* Tables of the density above the rectangles; shift: of a word, to a place below the last end. */
+typedef struct { const int64_t *end, *rectangle; int shift; } Envelope;
+
+/* The cell that the first of four words, count apart, proposes with the second, and the verdict on it by the third: 1 or 0, or -1 where it
+   can't be told or the cell is of the tail. */
+static inline int proposal(const uint64_t *word, Py_ssize_t count, Envelope by, int64_t *cell) {
+    const int64_t offset = (int64_t)(word[count] >> 32);
+    const Py_ssize_t bin = at_most(by.end, (int64_t)(word[0] >> by.shift));
+    *cell = bin == REST ? ((int64_t)8 << 32) + offset : ((int64_t)bin << OFFSET_BITS) | (offset & OFFSET_MASK);
+    if (bin >= REST) return bin == REST ? -1 : 0;
+    const double height = (double)(by.end[bin] - (bin ? by.end[bin - 1] : 0)), centre = ((double)*cell + 0.5) * 0x1p-32;
+    const double density = 0x1p32 / sqrt(2.0 * 3.141592653589793) * exp(-0.5 * centre * centre);
+    const double apart = (double)word[2 * count] * 0x1p-64 - (density - (double)by.rectangle[bin]) / height;
+    return fabs(apart) <= density * 0x1p-44 / height + 0x1p-50 ? -1 : apart < 0.0;
+}
+
 /* rest(words, ends, rectangles, shift, cells, verdicts) -> how many are undecided.
-   words: (4, count) uint64; ends: 2049, rectangles: 2048 int64; cells: int64 and verdicts: int8, as many as the words of a row. A verdict is
-   1 or 0, or -1 where it can't be told or the cell is of the tail. */
+   words: (4, count) uint64; ends: 2049, rectangles: 2048 int64; cells: int64 and verdicts: int8, as many as the words of a row. */
 static PyObject *rest(PyObject *module, PyObject *args) {
     Py_buffer words, ends, rectangles, cells, verdicts;
     int shift;
@@ -285,25 +301,13 @@ static PyObject *rest(PyObject *module, PyObject *args) {
     const Py_ssize_t count = verdicts.len;
     const int fits = words.len == 4 * 8 * count && cells.len == 8 * count && ends.len == (REST + 1) * 8 && rectangles.len == REST * 8;
     if (fits) {
-        const uint64_t *word = words.buf;
-        const int64_t *end = ends.buf, *rectangle = rectangles.buf;
+        const Envelope by = {ends.buf, rectangles.buf, shift};
         int64_t *cell = cells.buf;
         int8_t *verdict = verdicts.buf;
-        const double front = 0x1p32 / sqrt(2.0 * 3.141592653589793);
         Py_BEGIN_ALLOW_THREADS
         for (Py_ssize_t i = 0; i < count; i++) {
-            const int64_t offset = (int64_t)(word[count + i] >> 32);
-            const Py_ssize_t bin = at_most(end, (int64_t)(word[i] >> shift));
-            cell[i] = bin == REST ? ((int64_t)8 << 32) + offset : ((int64_t)bin << OFFSET_BITS) | (offset & OFFSET_MASK);
-            verdict[i] = bin == REST ? -1 : 0;
-            undecided += bin == REST;
-            if (bin >= REST) continue;
-            const double height = (double)(end[bin] - (bin ? end[bin - 1] : 0)), centre = ((double)cell[i] + 0.5) * 0x1p-32;
-            const double density = front * exp(-0.5 * centre * centre);
-            const double apart = (double)word[2 * count + i] * 0x1p-64 - (density - (double)rectangle[bin]) / height;
-            const int near = fabs(apart) <= density * 0x1p-44 / height + 0x1p-50;
-            verdict[i] = near ? -1 : apart < 0.0;
-            undecided += near;
+            verdict[i] = (int8_t)proposal((const uint64_t *)words.buf + i, count, by, cell + i);
+            undecided += verdict[i] < 0;
         }
         Py_END_ALLOW_THREADS
     }
@@ -311,6 +315,63 @@ static PyObject *rest(PyObject *module, PyObject *args) {
     if (!fits) { PyErr_SetString(PyExc_ValueError, "arrays of other sizes than each other's"); return NULL; }
     return PyLong_FromSsize_t(undecided);
 }
+
+#ifdef WIDE_REGISTERS
+/* So many cells of a key stream from this place on, which moves behind what was taken: in rounds of 2 count + 16 proposals for the count
+   that is missing. Other than 0 where a proposal is undecided; then nothing was taken. ``word`` has room for a first round. */
+static int drawn_rest(Encrypt encrypt, const uint8_t *key, uint64_t *place, Envelope by, int64_t *cell, Py_ssize_t missing, uint64_t *word) {
+    uint64_t at = *place;
+    while (missing) {
+        const Py_ssize_t proposals = 2 * missing + 16;
+        all_bytes(encrypt, key, at, (uint8_t *)word, 32 * proposals);
+        at += (uint64_t)(32 * proposals);
+        for (Py_ssize_t i = 0; i < proposals; i++) {
+            int64_t found;
+            const int verdict = proposal(word + i, proposals, by, &found);
+            if (verdict < 0) return -1;
+            if (verdict && missing) { *cell++ = found; missing--; }
+        }
+    }
+    *place = at;
+    return 0;
+}
+
+/* cells(way, key, place, places, together, ends, rectangles, shift, cells) -> (how many cells were drawn, the place behind what was taken of
+   the key stream): a cell for each of the places, which rise, those of as many as ``together`` numbers at once. Fewer where some of a
+   group can't be decided here: none of that group. */
+static PyObject *cells(PyObject *module, PyObject *args) {
+    Py_buffer key, places, ends, rectangles, cells;
+    Envelope by;
+    unsigned long long place;
+    Py_ssize_t together, done = 0;
+    int way;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "iy*Ky*ny*y*iw*", &way, &key, &place, &places, &together, &ends, &rectangles, &by.shift, &cells)) return NULL;
+    const Py_ssize_t count = places.len / 8;
+    const int fits = key.len == 32 && way > 0 && way <= ways_here() && together > 0 && cells.len == places.len
+        && ends.len == (REST + 1) * 8 && rectangles.len == REST * 8;
+    uint64_t *const word = fits ? malloc((size_t)(32 * (2 * count + 16))) : NULL;
+    if (word) {
+        const int64_t *at = places.buf;
+        uint64_t from = place;
+        by.end = ends.buf; by.rectangle = rectangles.buf;
+        Py_BEGIN_ALLOW_THREADS
+        while (done < count) {
+            Py_ssize_t end = done + 1;
+            while (end < count && at[end] / together == at[done] / together) end++;
+            if (drawn_rest(ways[way - 1], key.buf, &from, by, (int64_t *)cells.buf + done, end - done, word)) break;
+            done = end;
+        }
+        Py_END_ALLOW_THREADS
+        place = from;
+        free(word);
+    }
+    PyBuffer_Release(&key); PyBuffer_Release(&places); PyBuffer_Release(&ends); PyBuffer_Release(&rectangles); PyBuffer_Release(&cells);
+    if (!fits) { PyErr_SetString(PyExc_ValueError, "arrays of other sizes than each other's"); return NULL; }
+    if (!word) return PyErr_NoMemory();
+    return Py_BuildValue("nK", done, place);
+}
+#endif
 
 WIDE static int all_released(const void *value, const Double *noise, void *out, Py_ssize_t count, Release by, int single) {
     return !(single ? some_released_single(value, noise, out, count, by) : some_released(value, noise, out, count, by));
@@ -369,6 +430,7 @@ static PyMethodDef methods[] = {
     {"ciphers", ciphers, METH_NOARGS, NULL},
     {"key_stream", key_stream, METH_VARARGS, NULL},
     {"streamed", streamed, METH_VARARGS, NULL},
+    {"cells", cells, METH_VARARGS, NULL},
 #endif
     {"rest", rest, METH_VARARGS, NULL},
     {"released", released, METH_VARARGS, NULL},

@@ -19,7 +19,12 @@ static inline Py_ssize_t places(unsigned rest, int64_t *into, Py_ssize_t first) 
 
 /* The numbers of eight words, in steps; of the rest only the sign, at 1/2. */
 EIGHT static inline __m512d eight_steps(const uint64_t *word, const uint64_t *column, __mmask8 *rest) {
-    const __m512i w = _mm512_loadu_si512(word), own = _mm512_srli_epi64(w, 52), entry = _mm512_i64gather_epi64(own, column, 8);
+    const __m512i w = _mm512_loadu_si512(word), own = _mm512_srli_epi64(w, 52);
+    /* One by one: an instruction that gathers them takes longer on many of these processors. */
+    const __m512i entry = _mm512_set_epi64(
+        (int64_t)column[word[7] >> 52], (int64_t)column[word[6] >> 52], (int64_t)column[word[5] >> 52], (int64_t)column[word[4] >> 52],
+        (int64_t)column[word[3] >> 52], (int64_t)column[word[2] >> 52], (int64_t)column[word[1] >> 52], (int64_t)column[word[0] >> 52]
+    );
     const __m512i threshold = _mm512_and_si512(_mm512_srli_epi64(w, 25), _mm512_set1_epi64(THRESHOLD_MASK));
     const __mmask8 other = _mm512_cmpge_epi64_mask(threshold, _mm512_srli_epi64(entry, 16));
     const __m512i bin = _mm512_mask_and_epi64(own, other, entry, _mm512_set1_epi64(0xffff));
@@ -36,7 +41,7 @@ EIGHT static Py_ssize_t eight_normals(const uint64_t *word, const uint64_t *colu
     for (Py_ssize_t i = 0; i < count; i += 8) {
         __mmask8 left;
         _mm512_storeu_pd(number + i, _mm512_mul_pd(eight_steps(word + i, column, &left), _mm512_set1_pd(0x1p-32)));
-        found += places(left, rest + found, i);
+        if (left) found += places(left, rest + found, i);
     }
     return found;
 }
@@ -58,7 +63,7 @@ EIGHT static Py_ssize_t eight_noised(
         broken |= _mm512_fpclass_pd_mask(given, 0x99); /* infinite, or not a number */
         if (single) _mm256_storeu_ps((float *)out + i, _mm512_cvtpd_ps(sum));
         else _mm512_storeu_pd((double *)out + i, sum);
-        found += places(left, rest + found, i);
+        if (left) found += places(left, rest + found, i);
     }
     return broken ? -1 : found;
 }
@@ -66,7 +71,6 @@ EIGHT static Py_ssize_t eight_noised(
 /* The numbers of four words, as ``eight_steps`` gives them. */
 FOUR static inline __m256d four_steps(const uint64_t *word, const uint64_t *column, unsigned *rest) {
     const __m256i w = _mm256_loadu_si256((const __m256i *)word), own = _mm256_srli_epi64(w, 52);
-    /* One by one: an instruction that gathers them takes longer on many of these processors. */
     const __m256i entry = _mm256_set_epi64x(
         (int64_t)column[word[3] >> 52], (int64_t)column[word[2] >> 52], (int64_t)column[word[1] >> 52], (int64_t)column[word[0] >> 52]
     );

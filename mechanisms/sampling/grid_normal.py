@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from zetadp.mechanisms.sampling import kernel
 from zetadp.mechanisms.sampling.grid import BITS, STEP
+from zetadp.mechanisms.sampling.key_stream import KeyStream
 from zetadp.mechanisms.sampling.lazy_bits import Fill, bits_below, more_bits
 
 BIN_BITS: Final = kernel.OFFSET_BITS
@@ -162,13 +163,30 @@ def released(value: NDArray[Any], factor: float, largest: float, scale: float, f
     return out
 
 
-def streamed(value: NDArray[Any], factor: float, largest: float, scale: float, key: bytes, block: int, fill_rest: Fill) -> NDArray[Any]:
-    """``released`` with the words of a key stream from this block on, identical to the bit."""
+def streamed(value: NDArray[Any], factor: float, largest: float, scale: float, key: bytes, block: int, rest: KeyStream) -> NDArray[Any]:
+    """``released`` with the words of a key stream from this block on, and those of the rest from the other one, identical to the bit."""
     out, by = np.empty_like(value), (factor, largest, scale)
     places, values, signs = kernel.streamed(key, block, table().columns, value, by, out)
     if len(places):
-        out[places] = kernel.rounded(values.astype(value.dtype), of_rest(places, signs, fill_rest), *by)
+        out[places] = kernel.rounded(values.astype(value.dtype), _rest_streamed(places, signs, rest), *by)
     return out
+
+
+def _rest_streamed(places: NDArray[np.int64], signs: NDArray[np.float64], stream: KeyStream) -> NDArray[np.float64]:
+    """``of_rest`` with the words of a key stream; the kernel draws all but groups with a number that needs more digits than it has."""
+    found, cells = table(), places[:0]
+
+    def take(key: bytes, place: int) -> int:
+        nonlocal cells
+        cells, behind = kernel.cells(key, place, places, TOGETHER, (found.ends, found.rectangles, found.shift))
+        return behind
+
+    stream.take(take)
+    done = len(cells)
+    numbers = _mirrored(cells, signs[:done])
+    if done == len(places):
+        return numbers
+    return np.concatenate((numbers, of_rest(places[done:], signs[done:], lambda words: stream.fill(words.data.cast("B")))))
 
 
 def _drawn(part: NDArray[np.float64], words: NDArray[np.uint64], fill: Fill) -> NDArray[np.int64]:
@@ -187,6 +205,10 @@ def of_rest(places: NDArray[np.int64], signs: NDArray[np.float64], fill: Fill) -
         return signs
     ends = [*np.searchsorted(places, range(TOGETHER, int(places[-1]) + 1, TOGETHER)).tolist(), len(places)]
     cells = np.concatenate([draw_rest(end - start, fill) for start, end in pairwise((0, *ends)) if end > start])
+    return _mirrored(cells, signs)
+
+
+def _mirrored(cells: Cells, signs: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.copysign((cells + 0.5) * STEP, signs)
 
 

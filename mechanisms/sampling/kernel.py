@@ -56,7 +56,8 @@ Proposals = tuple[NDArray[np.int64], NDArray[np.int8], int]
 
 def ciphers() -> int:
     """How many ways of AES-256's key stream the C module has: one, two or four blocks an instruction, if the processor can."""
-    return COMPILED.ciphers() if hasattr(COMPILED, "ciphers") else 0
+    # A module compiled from an earlier version may lack what goes with them.
+    return COMPILED.ciphers() if hasattr(COMPILED, "cells") else 0
 
 
 def normals(words: NDArray[np.uint64], columns: Columns, numbers: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -188,6 +189,22 @@ def streamed(
     _check_finite(count >= 0)
     places = found[:count]
     return places >> 1, left[:count].copy(), 1.0 - 2.0 * (places & 1).astype(np.float64)
+
+
+def cells(
+    key: bytes, place: int, places: NDArray[np.int64], together: int, tables: tuple[NDArray[np.int64], NDArray[np.int64], int]
+) -> tuple[NDArray[np.int64], int]:
+    r"""Cells of |Z| of the rest at these places, which rise, from the key stream of ``key`` from byte ``place`` on; needs ``ciphers``.
+
+    Args:
+      together: those of so many numbers are drawn at once.
+      tables: ends, rectangles and shift, as of ``rest``.
+    Returns:
+      the cells, and the place behind what was taken. Fewer cells where one of a group can't be decided here: none of that group.
+    """
+    found = np.empty(len(places), np.int64)
+    count, behind = COMPILED.cells(ciphers(), key, place, places, together, *tables, found)
+    return found[:count], behind
 
 
 def watched_part(

@@ -7,6 +7,7 @@ key in next to no time.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Lock
 from typing import Final, NoReturn, final
 
@@ -69,6 +70,13 @@ class KeyStream:
                 return None
             block, self._position = self._position // BLOCK, self._position + count
         return block
+
+    def take(self, of: Callable[[bytes, int], int]) -> None:
+        """Lets the kernel use bytes from the next one on, where ``reserve`` works: ``of`` the key and that one's place it returns the place
+        behind its last."""
+        with self._turn:
+            assert self._segments is None
+            self._position = of(self.secret, self._position)
 
     def __reduce__(self) -> NoReturn:
         """Raises TypeError: a copy would give the same bytes again."""

@@ -204,7 +204,7 @@ class RandomStream:
         flat, beside = value.reshape(-1), self._beside()
         if (block := self._stream.reserve(8 * len(flat))) is None:
             return grid_normal.released(flat, factor, largest, scale, self.fill, beside.fill).reshape(value.shape)
-        released = grid_normal.streamed(flat, factor, largest, scale, self._stream.secret, block, beside.fill)
+        released = grid_normal.streamed(flat, factor, largest, scale, self._stream.secret, block, beside._stream)
         return released.reshape(value.shape)
 
     def grid_laplace(self, count: int) -> NDArray[np.float64]:

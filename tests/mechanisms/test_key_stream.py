@@ -84,8 +84,33 @@ def test_noise_made_where_the_stream_is_made_is_that_of_its_words(numbers, dtype
         stream = RandomStream(KEY, RandomOrigin.USER_SEED)
         found.append(stream.released_normal(value, *by).tobytes() + stream.key())
     assert found[0] == found[1]
-    own = grid_normal.streamed(value, *by, KEY, 2, RandomStream(counter_mode(32), RandomOrigin.USER_SEED).fill)
+    own = grid_normal.streamed(value, *by, KEY, 2, KeyStream(counter_mode(32)))
     assert own.tobytes() == found[0][:-32]
+
+
+@pytest.mark.usefixtures("_way")
+@pytest.mark.parametrize("groups", [0, 1, 2])
+def test_what_the_kernel_can_not_decide_is_decided_elsewhere_from_the_same_words(groups, monkeypatch):
+    """As if in the group after so many a number needed more digits: the same bits, and the next ones come from the same place."""
+    value, by = np.zeros(3 * grid_normal.TOGETHER), (1.0, 2.0**18, 1.0)
+
+    def noise() -> tuple[bytes, bytes]:
+        rest = KeyStream(counter_mode(32))
+        return grid_normal.streamed(value, *by, KEY, 2, rest).tobytes(), rest.next(32)
+
+    whole, cells = noise(), kernel.cells
+    monkeypatch.setattr(kernel, "cells", lambda *given: cells(*given[:2], given[2][given[2] < groups * grid_normal.TOGETHER], *given[3:]))
+    assert noise() == whole
+
+
+def test_the_kernel_draws_nothing_of_a_group_that_it_can_not_decide():
+    if not kernel.ciphers():
+        pytest.skip(NO_CIPHER)
+    ends = np.zeros(kernel.REST + 1, np.int64)
+    ends[-1] = 2**62  # everything is in the tail
+    tables = (ends, np.zeros(kernel.REST, np.int64), 2)
+    drawn, behind = kernel.cells(KEY, 40, np.arange(5), 100, tables)
+    assert (len(drawn), behind) == (0, 40)
 
 
 def test_a_kernel_asked_for_what_does_not_fit_refuses():

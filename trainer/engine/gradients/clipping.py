@@ -183,7 +183,7 @@ class ClippedGradients:
         # Whose gradients aren't finite, (units,); asked for only where there are any, since asking an accelerator is waiting for it.
         broken: Tensor | None = None
         while len(units) and (broken is None or not bool(broken.all())):
-            gradients = self.gradients(parameters, self._padding.gathered(self.problem, units, self._squares, size, broken))
+            gradients = list(self.gradients(parameters, self._padding.gathered(self.problem, units, self._squares, size, broken)))
             with _single_precision(units.device.type):
                 squares = torch.stack([layer.squared_norms() for layer in gradients])
                 # Finite squares may sum to infinity in their own type; those of float32 don't in float64.
@@ -239,14 +239,15 @@ class ClippedGradients:
     def _clipped(
         self,
         total: Tensor,
-        gradients: Sequence[LayerGradients],
+        gradients: list[LayerGradients],
         squares: Tensor,
         bound: float,
         units: int,
         broken: Tensor | None,
         sample: int,
     ) -> ClippedSum:
-        """``total`` is overwritten; ``squares``: (layers, units and padding), finite; ``broken``: units that padding stands for."""
+        """``total`` is overwritten, and ``gradients`` is emptied; ``squares``: (layers, units and padding), finite; ``broken``: units that padding
+        stands for."""
         # The product of two nonzero norms may underflow to 0, and a gradient with norm 0 wouldn't be clipped at all.
         squares = squares + HIDDEN_BY_UNDERFLOW
         bounds = self._bounds(bound)
@@ -258,7 +259,9 @@ class ClippedGradients:
             factors = _factors(each, _column([AIM * own for own in bounds], each)).unbind()
             norms = (each * _column([bounds[0] / own for own in bounds], each)).amax(dim=0)
         views = self._released.unflatten(total)
-        for layer, of_layer, weight in zip(self.layers, gradients, factors, strict=True):
+        # From the last layer on, each of which is then free: the first one's sum, mostly the largest, needs memory of its own.
+        for layer, weight in zip(reversed(self.layers), reversed(factors), strict=True):
+            of_layer = gradients.pop()
             into = {own: views[full] for own, full in layer.names.items()}
             if isinstance(of_layer, WritableGradients):
                 of_layer.write_weighted_sum(weight, into, sample)

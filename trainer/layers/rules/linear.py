@@ -7,7 +7,7 @@ or from the gradients themselves, whichever takes fewer multiplications. The cli
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import final
 
 import torch
@@ -64,43 +64,51 @@ class _WeightedSum(WritableGradients):
         return total
 
     def write_weighted_sum(self, factors: Tensor, into: Mapping[str, Tensor], sample: int = 0) -> None:
-        weighted, a, weight = scaled_rows(self._g, factors), self._a, into["weight"]
+        a, g, weight = self._a, self._g, into["weight"]
         at_once = added_at_once(len(a), sample, COMPLEX if a.is_complex() else REAL) if a.dim() == 2 else 0
-        if at_once:
-            _write_products(weighted, a, weight, at_once)
+        bias = into["bias"] if self._has_bias else None
+        if at_once == len(a):
+            weighted = scaled_rows(g, factors)
+            _write(weight, a.dtype, lambda total: _write_product(weighted, a, total))
+            if bias is not None and bias.dtype == weighted.dtype:
+                torch.sum(weighted, dim=0, out=bias)
+                return
+        elif at_once:
+            _write(weight, a.dtype, lambda total: _write_products(g, factors, a, total, at_once))
         else:
-            numbers = (a.shape[-1] + weighted.shape[-1]) * (1 if a.dim() == 2 else a.shape[1])
-            parts = converted_parts(len(a), numbers)
+            numbers = (a.shape[-1] + g.shape[-1]) * (1 if a.dim() == 2 else a.shape[1])
             # BLAS conjugates while it transposes; this leaves conj(W), which is smaller than a.
-            total = added(parts, lambda part: doubled(weighted[part]).flatten(0, -2).mH @ doubled(a[part]).flatten(0, -2))
+            total = added(
+                converted_parts(len(a), numbers),
+                lambda part: doubled(scaled_rows(g[part], factors[part])).flatten(0, -2).mH @ doubled(a[part]).flatten(0, -2),
+            )
             weight.copy_(total.conj())
-        if not self._has_bias:
-            return
-        bias = into["bias"]
-        if at_once == len(a) and bias.dtype == weighted.dtype:
-            torch.sum(weighted, dim=0, out=bias)
-        else:
-            bias.copy_(exact_sum(weighted.flatten(0, -2)))
+        if bias is not None:
+            bias.copy_(exact_sum(scaled_rows(g, factors).flatten(0, -2)))
 
 
-def _write_products(weighted: Tensor, a: Tensor, into: Tensor, at_once: int) -> None:
-    """The sum of products of ``at_once`` units each."""
-    total = into if into.dtype == a.dtype else torch.empty_like(into, dtype=a.dtype)
-    if at_once == len(a):
-        _write_product(weighted, a, total)
-    else:
-        part = torch.empty_like(total)
-        # As real numbers: adding complex ones multiplies them by 1 first.
-        sums, added_to = as_real(part), as_real(total)
-        for first in range(0, len(a), at_once):
-            own = slice(first, first + at_once)
-            torch.mm(weighted[own].mH, a[own], out=part if first else total)
-            if first:
-                added_to += sums
-        if total.is_complex():
-            total.conj_physical_()
-    if total is not into:
-        into.copy_(total)
+def _write(into: Tensor, dtype: torch.dtype, write: Callable[[Tensor], None]) -> None:
+    """Lets ``write`` overwrite the tensor, or where it has another type one of this type, which is then copied."""
+    if into.dtype == dtype:
+        write(into)
+        return
+    total = torch.empty_like(into, dtype=dtype)
+    write(total)
+    into.copy_(total)
+
+
+def _write_products(g: Tensor, factors: Tensor, a: Tensor, into: Tensor, at_once: int) -> None:
+    """The sum of products of ``at_once`` units each, which are weighted where they are multiplied: not all of them are held at once."""
+    part = torch.empty_like(into)
+    # As real numbers: adding complex ones multiplies them by 1 first.
+    sums, added_to = as_real(part), as_real(into)
+    for first in range(0, len(a), at_once):
+        own = slice(first, first + at_once)
+        torch.mm(scaled_rows(g[own], factors[own]).mH, a[own], out=part if first else into)
+        if first:
+            added_to += sums
+    if into.is_complex():
+        into.conj_physical_()
 
 
 def _write_product(weighted: Tensor, a: Tensor, into: Tensor) -> None:

@@ -134,7 +134,10 @@ class PatchGradients:
 
     @cached_property
     def _held(self) -> list[Tensor]:
-        return [self._explicit(part) for part in self._parts()]
+        held = [self._explicit(part) for part in self._parts()]
+        # The sum needs nothing else, and images beside what is held of every layer would be the most memory of a step.
+        self._uses.clear()
+        return held
 
     def _explicit(self, part: Sequence[Correlated]) -> Tensor:
         gradients = explicit(part, self._geometry)
