@@ -17,7 +17,7 @@ Read = Callable[[str, str], str]
 Write = Callable[[str, str, str], str]
 
 _C: Any = torch._C
-# The attributes of torch.backends read and write by these, ten times as slowly: each clip asks for all of them.
+# torch's own functions and attributes read and write by these, ten times as slowly: each clip asks for all of them.
 _precision, _set_precision = cast("Read", _C._get_fp32_precision_getter), cast("Write", _C._set_fp32_precision_setter)
 
 OPERATIONS: Final = tuple((backend, operation) for backend in ("cuda", "mkldnn") for operation in ("matmul", "conv", "rnn"))
@@ -60,7 +60,7 @@ SETTINGS: Final[Settings] = ("highest", *(WHOLE for _ in OPERATIONS), (False, Fa
 def settings() -> Settings:
     """The process's own."""
     try:
-        matmul = torch.get_float32_matmul_precision()
+        matmul = _C._get_float32_matmul_precision()
     except RuntimeError:
         matmul = None  # set operation by operation, to what one word doesn't say
     return (
@@ -79,14 +79,13 @@ def put(wanted: Settings) -> None:
     matmul, *precisions = wanted[: 1 + len(OPERATIONS)]
     # First: these set precisions too, and torch refuses to say what they are where they don't fit together.
     if matmul is not None:
-        torch.set_float32_matmul_precision(cast("str", matmul))
+        _C._set_float32_matmul_precision(matmul)
     _C._set_cudnn_allow_tf32("tf32" in precisions[1:3])
-    for operation, precision in zip(OPERATIONS, precisions, strict=True):
-        _set_precision(*operation, cast("str", precision))
-    half, bfloat, accumulation, benchmark, deterministic = cast(
-        "tuple[tuple[bool, bool], tuple[bool, bool], bool, bool, bool]", wanted[-5:]
-    )
-    _C._set_cublas_allow_fp16_reduced_precision_reduction(*half)
-    _C._set_cublas_allow_bf16_reduced_precision_reduction(*bfloat)
+    for (backend, operation), precision in zip(OPERATIONS, precisions, strict=True):
+        _set_precision(backend, operation, cast("str", precision))
+    half, bfloat, accumulation, benchmark, deterministic = wanted[-5:]
+    _C._set_cublas_allow_fp16_reduced_precision_reduction(*cast("tuple[bool, bool]", half))
+    _C._set_cublas_allow_bf16_reduced_precision_reduction(*cast("tuple[bool, bool]", bfloat))
     _C._set_cublas_allow_fp16_accumulation(accumulation)
-    torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic = benchmark, deterministic
+    _C._set_cudnn_benchmark(benchmark)
+    _C._set_cudnn_deterministic(deterministic)

@@ -5,8 +5,8 @@ The parameters are frozen, so autograd computes input gradients only and wastes 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import cast, final
@@ -57,13 +57,18 @@ class Tape:
         Raises:
           UnsuitableCall: a recorded module isn't called with n records.
         """
-        handles = [module.register_forward_hook(partial(self._record, name), with_kwargs=True) for name, module in self._modules.items()]
-        handles += [module.register_forward_pre_hook(self._for_each_record) for module in self._modules.values()]
+        before = [vars(module).get("forward") for module in self._modules.values()]
+        for name, module in self._modules.items():
+            # Hooks would take a small network's step a twentieth more: modules with any are called another way.
+            vars(module)["forward"] = partial(self._call, name, module.forward)
         try:
             return network(self._features)
         finally:
-            for handle in handles:
-                handle.remove()
+            for module, own in zip(self._modules.values(), before, strict=True):
+                if own is None:
+                    del vars(module)["forward"]
+                else:
+                    vars(module)["forward"] = own
 
     def backward(self, loss: Tensor, leaves: Sequence[Tensor]) -> tuple[dict[str, list[Use]], list[Tensor | None]]:
         r"""The uses of each module, and the gradients of ``leaves``; None where the loss doesn't depend on one.
@@ -93,13 +98,17 @@ class Tape:
             return None
         return self._squares if call.version == self._version else None
 
-    def _for_each_record(self, _module: nn.Module, inputs: tuple[object, ...]) -> tuple[Tensor] | None:
-        """What all records share (places in a sequence, say) goes through a layer once for each, so that its gradient is each record's."""
+    def _call(self, name: str, forward: Callable[..., Tensor], *inputs: Tensor, **named: object) -> Tensor:
         if len(inputs) == 1 and isinstance(inputs[0], Tensor) and inputs[0].shape[:1] == (1,) != self._rows:
-            return (inputs[0].expand(*self._rows, *inputs[0].shape[1:]),)
-        return None
+            # What all records share (places in a sequence, say) goes through a layer once for each, so that its gradient is each record's.
+            inputs = (inputs[0].expand(*self._rows, *inputs[0].shape[1:]),)
+        ends_here = len(inputs) == 1 and isinstance(inputs[0], Tensor) and not inputs[0].requires_grad
+        with _differentiable(self._modules[name]) if ends_here else nullcontext():
+            output = forward(*inputs, **named)
+        self._record(name, inputs, named, output)
+        return output
 
-    def _record(self, name: str, _module: nn.Module, inputs: tuple[object, ...], named: dict[str, object], output: object) -> None:
+    def _record(self, name: str, inputs: tuple[object, ...], named: dict[str, object], output: object) -> None:
         if named or len(inputs) != 1 or not isinstance(inputs[0], Tensor) or not isinstance(output, Tensor):
             raise UnsuitableCall(name)
         rows, results = inputs[0].shape[:1], output.shape[:1]
@@ -109,9 +118,24 @@ class Tape:
             # Not the tensor: it would stay in memory, and a change in place would move its gradient.
             place = GradientEdge(output.grad_fn, output.output_nr) if output.grad_fn is not None else output
         else:
-            # The first layer with parameters: a leaf, so that the backward pass ends here.
+            # It depends on no parameter: a leaf, so that the backward pass ends here.
             place = output.requires_grad_()
         self._calls[name].append(_Call(inputs[0].detach(), inputs[0]._version, place))
+
+
+@contextmanager
+def _differentiable(module: nn.Module) -> Iterator[None]:
+    """Makes autograd count a module's output, whose input needs no gradient, as one that has a gradient: the backward pass ends there. As a
+    leaf the output itself would stay in memory until then."""
+    *_, parameter = (own for own in module._parameters.values() if own is not None)
+    if parameter.requires_grad:
+        yield
+        return
+    parameter.requires_grad_()
+    try:
+        yield
+    finally:
+        parameter.requires_grad_(requires_grad=False)
 
 
 @contextmanager

@@ -28,7 +28,7 @@ with probability below e^-390 (Chernoff: exp(-1024 (2 ln 2 - 1))).
 
 PART = 2 * grid_normal.TOGETHER
 """Numbers that are released and looked at together, a multiple of those whose rest is drawn together. Each part costs time besides its
-numbers: half as many cost a whole step of small networks a tenth more, twice as many a network of 470,000 numbers a sixth more memory."""
+numbers, and memory for them: vectors of no more than two such parts are taken in halves of them."""
 
 HELD = LARGEST / 2.0
 """In units of the noise's scale. Half, for the contraction and rounding before a release compares with ``LARGEST``."""
@@ -130,8 +130,9 @@ def released_over(
     assert not isinstance(mechanism, Laplace)
     if watch is not None:
         watch.begin(vector, place)
-    for first in range(0, len(vector) - FEW, PART):
-        part = vector[first:] if first + PART >= len(vector) - FEW else vector[first : first + PART]
+    length = PART if len(vector) > 2 * PART else PART // 2
+    for first in range(0, len(vector) - FEW, length):
+        part = vector[first:] if first + length >= len(vector) - FEW else vector[first : first + length]
         released = _released_part(mechanism, part, source, len(vector))
         if watch is not None:
             watch.see_part(part, released, first)
@@ -143,7 +144,7 @@ def released_over(
 
 
 def _takes_parts(mechanism: ComplexGaussian | Gaussian | Laplace, vector: Tensor) -> bool:
-    if vector.device.type != "cpu" or not vector.is_contiguous() or len(vector) <= PART + FEW:
+    if vector.device.type != "cpu" or not vector.is_contiguous() or len(vector) <= PART // 2 + FEW:
         return False
     return isinstance(mechanism, Gaussian) or (isinstance(mechanism, ComplexGaussian) and mechanism.is_circular)
 

@@ -38,7 +38,7 @@ EXPLICIT_NUMBERS = 2**22
 def linear(module: nn.Module, uses: Sequence[Use], units: int) -> LayerGradients:
     """The rule of ``nn.Linear`` and ``ComplexLinear``."""
     has_bias = getattr(module, "bias", None) is not None
-    if len(uses) == 1 and uses[0].input.dim() == 2 and len(uses[0].input) == units:
+    if len(uses) == 1 and uses[0].input.dim() == 2 and uses[0].input.shape[0] == units:
         return OuterProducts(uses[0].input, uses[0].gradient, has_bias, uses[0].squared_input)
     a = torch.cat([as_positions(use.input, units) for use in uses], dim=1)
     g = torch.cat([as_positions(use.gradient, units) for use in uses], dim=1)
@@ -64,10 +64,10 @@ class _WeightedSum(WritableGradients):
         return total
 
     def write_weighted_sum(self, factors: Tensor, into: Mapping[str, Tensor], sample: int = 0) -> None:
-        a, g, weight = self._a, self._g, into["weight"]
-        at_once = added_at_once(len(a), sample, COMPLEX if a.is_complex() else REAL) if a.dim() == 2 else 0
+        a, g, weight, units = self._a, self._g, into["weight"], self._a.shape[0]
+        at_once = added_at_once(units, sample, COMPLEX if a.is_complex() else REAL) if a.dim() == 2 else 0
         bias = into["bias"] if self._has_bias else None
-        if at_once == len(a):
+        if at_once == units:
             weighted = scaled_rows(g, factors)
             _write(weight, a.dtype, lambda total: _write_product(weighted, a, total))
             if bias is not None and bias.dtype == weighted.dtype:
@@ -79,7 +79,7 @@ class _WeightedSum(WritableGradients):
             numbers = (a.shape[-1] + g.shape[-1]) * (1 if a.dim() == 2 else a.shape[1])
             # BLAS conjugates while it transposes; this leaves conj(W), which is smaller than a.
             total = added(
-                converted_parts(len(a), numbers),
+                converted_parts(units, numbers),
                 lambda part: doubled(scaled_rows(g[part], factors[part])).flatten(0, -2).mH @ doubled(a[part]).flatten(0, -2),
             )
             weight.copy_(total.conj())
@@ -99,10 +99,10 @@ def _write(into: Tensor, dtype: torch.dtype, write: Callable[[Tensor], None]) ->
 
 def _write_products(g: Tensor, factors: Tensor, a: Tensor, into: Tensor, at_once: int) -> None:
     """The sum of products of ``at_once`` units each, which are weighted where they are multiplied: not all of them are held at once."""
-    part = torch.empty_like(into)
+    part, units = torch.empty_like(into), a.shape[0]
     # As real numbers: adding complex ones multiplies them by 1 first.
     sums, added_to = as_real(part), as_real(into)
-    for first in range(0, len(a), at_once):
+    for first in range(0, units, at_once):
         own = slice(first, first + at_once)
         torch.mm(scaled_rows(g[own], factors[own]).mH, a[own], out=part if first else into)
         if first:
@@ -113,7 +113,7 @@ def _write_products(g: Tensor, factors: Tensor, a: Tensor, into: Tensor, at_once
 
 def _write_product(weighted: Tensor, a: Tensor, into: Tensor) -> None:
     """g^T conj(a)."""
-    if len(a) <= len(into) or not a.is_complex():
+    if a.shape[0] <= into.shape[0] or not a.is_complex():
         torch.mm(weighted.t(), a.conj(), out=into)  # copies the conjugate of a
     else:
         torch.mm(weighted.mH, a, out=into).conj_physical_()
