@@ -399,15 +399,16 @@ static PyObject *released(PyObject *module, PyObject *args) {
 
 #include "_watched.h"
 
-/* watched_part(before, after, kept, first, shift, steps, continues, total, sums): looks at a part of a release from number ``first`` on, which is
+/* watched_part(widest, before, after, kept, first, shift, steps, continues, total, sums): looks at a part of a release from number ``first`` on, which is
    even. before and after: float32; kept: int8, of all numbers; total: float64, of the first ones. To the 14 sums are added those of the
    noise after - before with itself, with the last noise in steps, and of that so many places before with it; and those of the first ones. */
 static PyObject *watched_part(PyObject *module, PyObject *args) {
     Py_buffer before, after, kept, total, sums;
     Watched by;
+    int widest;
     (void)module;
     if (!PyArg_ParseTuple(
-            args, "y*y*w*nnfpw*w*", &before, &after, &kept, &by.first, &by.shift, &by.steps, &by.continues, &total, &sums
+            args, "iy*y*w*nnfpw*w*", &widest, &before, &after, &kept, &by.first, &by.shift, &by.steps, &by.continues, &total, &sums
         )) return NULL;
     const Py_ssize_t count = before.len / 4;
     by.kept = kept.buf; by.total = total.buf; by.added = total.len / 8;
@@ -415,7 +416,7 @@ static PyObject *watched_part(PyObject *module, PyObject *args) {
         && by.first + count <= kept.len && by.added <= kept.len;
     if (fits) {
         Py_BEGIN_ALLOW_THREADS
-        all_watched(before.buf, after.buf, count, by, sums.buf);
+        all_watched(widest, before.buf, after.buf, count, &by, sums.buf);
         Py_END_ALLOW_THREADS
     }
     PyBuffer_Release(&before); PyBuffer_Release(&after); PyBuffer_Release(&kept); PyBuffer_Release(&total); PyBuffer_Release(&sums);

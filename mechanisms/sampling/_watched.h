@@ -43,24 +43,102 @@ static inline int8_t whole_steps(float number, float steps) {
     return (int8_t)(int)(found > -127.0f ? found < 127.0f ? found : 127.0f : -127.0f); /* of NaN -127 */
 }
 
-WIDE static void all_watched(const float *before, const float *after, Py_ssize_t count, Watched by, double *sums) {
+/* A chunk of at most ADDED_SINGLE numbers from number ``first`` of all on. */
+WIDE static void some_watched(const float *before, const float *after, Py_ssize_t first, Py_ssize_t count, const Watched *by, double *sums) {
     float fresh[ADDED_SINGLE], other[ADDED_SINGLE];
+    const Py_ssize_t from = first < by->shift ? by->shift : first, end = first + count;
+    int8_t *kept = by->kept + first;
+    for (Py_ssize_t i = 0; i < count; i++) fresh[i] = after[i] - before[i];
+    add_products(fresh, fresh, count, sums);
+    if (by->continues) {
+        for (Py_ssize_t i = 0; i < count; i++) other[i] = kept[i];
+        add_products(fresh, other, count, sums + 4);
+    }
+    for (Py_ssize_t i = 0; i < count; i++) kept[i] = whole_steps(fresh[i], by->steps);
+    if (from < end) {
+        const int8_t *apart = by->kept + (from - by->shift);
+        for (Py_ssize_t i = 0; i < end - from; i++) other[i] = apart[i];
+        add_products(other, fresh + (from - first), end - from, sums + 8);
+    }
+}
+
+/* Adds the noise of the first numbers of a chunk to their totals. */
+WIDE static void some_added(const float *before, const float *after, Py_ssize_t first, Py_ssize_t count, const Watched *by, double *sums) {
+    float fresh[ADDED_SINGLE];
+    for (Py_ssize_t i = 0; i < count; i++) fresh[i] = after[i] - before[i];
+    add_numbers(fresh, count, by->total + first, sums + 12);
+}
+
+#ifdef WIDE_REGISTERS
+#include <immintrin.h>
+#define SIXTEEN __attribute__((target("avx512f")))
+#define TOGETHER (2 * LANES)
+
+/* Sums of products in registers: own ones, and of neighbours. Lanes are those of ``add_products``: even and odd ones in turn. */
+typedef struct { __m512 own[2], mixed[2]; } Lanes;
+
+SIXTEEN static inline void add_lanes(Lanes *to, int half, __m512 x, __m512 y) {
+    to->own[half] = _mm512_add_ps(to->own[half], _mm512_mul_ps(x, y));
+    to->mixed[half] = _mm512_add_ps(to->mixed[half], _mm512_mul_ps(x, _mm512_permute_ps(y, 0xb1)));
+}
+
+SIXTEEN static inline void sum_lanes(const Lanes *from, double *sums) {
+    float own[TOGETHER], mixed[TOGETHER];
+    for (int half = 0; half < 2; half++) {
+        _mm512_storeu_ps(own + 16 * half, from->own[half]);
+        _mm512_storeu_ps(mixed + 16 * half, from->mixed[half]);
+    }
+    for (int i = 0; i < TOGETHER; i += 2) { sums[0] += own[i]; sums[1] += own[i + 1]; sums[2] += mixed[i]; sums[3] += mixed[i + 1]; }
+}
+
+SIXTEEN static inline __m512 sixteen_steps(const int8_t *kept) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)kept)));
+}
+
+/* A chunk from number ``first`` of all on, of a multiple of TOGETHER numbers that are all on one side of the shift, which is at least
+   TOGETHER: to the bit what ``some_watched`` gives. */
+SIXTEEN static void sixteen_watched(
+    const float *before, const float *after, Py_ssize_t first, Py_ssize_t count, const Watched *by, double *sums
+) {
+    const __m512 steps = _mm512_set1_ps(by->steps), least = _mm512_set1_ps(-127.0f), most = _mm512_set1_ps(127.0f);
+    int8_t *kept = by->kept + first;
+    Lanes own = {0}, step = {0}, apart = {0};
+    for (Py_ssize_t i = 0; i < count; i += TOGETHER)
+        for (int half = 0; half < 2; half++) {
+            const Py_ssize_t at = i + 16 * half;
+            const __m512 x = _mm512_sub_ps(_mm512_loadu_ps(after + at), _mm512_loadu_ps(before + at));
+            add_lanes(&own, half, x, x);
+            if (by->continues) add_lanes(&step, half, x, sixteen_steps(kept + at));
+            const __m512 whole = _mm512_min_ps(_mm512_max_ps(_mm512_mul_ps(x, steps), least), most); /* of NaN the least */
+            _mm_storeu_si128((__m128i *)(kept + at), _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(whole)));
+            if (first >= by->shift) add_lanes(&apart, half, sixteen_steps(kept + at - by->shift), x);
+        }
+    sum_lanes(&own, sums);
+    if (by->continues) sum_lanes(&step, sums + 4);
+    if (first >= by->shift) sum_lanes(&apart, sums + 8);
+}
+
+static int takes_sixteen(Py_ssize_t first, Py_ssize_t count, const Watched *by) {
+    return count % TOGETHER == 0 && by->shift >= TOGETHER && (first >= by->shift || first + count <= by->shift);
+}
+#endif
+
+
+/* ``widest``: at most so many numbers of double precision in a register. */
+static void all_watched(int widest, const float *before, const float *after, Py_ssize_t count, const Watched *by, double *sums) {
+#ifdef WIDE_REGISTERS
+    const int wide = widest >= 8 && __builtin_cpu_supports("avx512f");
+#else
+    (void)widest;
+#endif
     for (Py_ssize_t start = 0; start < count; start += ADDED_SINGLE) {
-        const Py_ssize_t some = count - start < ADDED_SINGLE ? count - start : ADDED_SINGLE, first = by.first + start;
-        const Py_ssize_t from = first < by.shift ? by.shift : first, end = first + some;
-        int8_t *kept = by.kept + first;
-        for (Py_ssize_t i = 0; i < some; i++) fresh[i] = after[start + i] - before[start + i];
-        add_products(fresh, fresh, some, sums);
-        if (by.continues) {
-            for (Py_ssize_t i = 0; i < some; i++) other[i] = kept[i];
-            add_products(fresh, other, some, sums + 4);
-        }
-        for (Py_ssize_t i = 0; i < some; i++) kept[i] = whole_steps(fresh[i], by.steps);
-        if (from < end) {
-            const int8_t *apart = by.kept + (from - by.shift);
-            for (Py_ssize_t i = 0; i < end - from; i++) other[i] = apart[i];
-            add_products(other, fresh + (from - first), end - from, sums + 8);
-        }
-        if (first < by.added) add_numbers(fresh, by.added - first < some ? by.added - first : some, by.total + first, sums + 12);
+        const Py_ssize_t some = count - start < ADDED_SINGLE ? count - start : ADDED_SINGLE, first = by->first + start;
+        const Py_ssize_t added = by->added - first < some ? by->added - first : some;
+#ifdef WIDE_REGISTERS
+        if (wide && takes_sixteen(first, some, by)) sixteen_watched(before + start, after + start, first, some, by, sums);
+        else
+#endif
+        some_watched(before + start, after + start, first, some, by, sums);
+        if (added > 0) some_added(before + start, after + start, first, added, by, sums);
     }
 }

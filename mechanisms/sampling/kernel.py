@@ -232,7 +232,7 @@ def watched_part(
         at odd places.
     """
     if COMPILED is not None:
-        COMPILED.watched_part(before, after, kept, first, shift, steps, continues, total, sums)
+        COMPILED.watched_part(WIDEST, before, after, kept, first, shift, steps, continues, total, sums)
         return
     noise, end = after - before, first + len(before)
     sums[:4] += _products(noise, noise)

@@ -66,6 +66,38 @@ def test_noise_added_at_once_is_the_same_in_every_part_of_the_kernel(kind, by, m
         assert np.array_equal(out.view(np.uint8), expected[1].view(np.uint8))
 
 
+@pytest.mark.parametrize(("numbers", "shift"), [(20_000, 10_000), (9_001, 4_500), (8_192, 4_096), (300, 31), (64, 1), (1, 1)])
+def test_noise_is_watched_alike_in_every_part_of_the_kernel(numbers, shift, monkeypatch):
+    """Sixteen numbers at once where the processor can, to the bit the other loops; NumPy adds in another order."""
+    if kernel.COMPILED is None:
+        pytest.skip("no compiled kernel: NumPy is all there is")
+    generator = np.random.default_rng(numbers)
+    before = generator.normal(size=numbers).astype(np.float32)
+    after = before + (4.0 * generator.normal(size=numbers)).astype(np.float32)
+    last = generator.integers(-127, 128, numbers).astype(np.int8)
+
+    def watched(continues):
+        kept, total, sums = last.copy(), np.zeros(min(numbers, 5_000)), np.zeros(14)
+        for first in range(0, numbers, 8_192):
+            part = slice(first, first + 8_192)
+            kernel.watched_part(before[part], after[part], kept, first, shift, 4.0, continues, total, sums)
+        return kept, total, sums
+
+    for continues in (False, True):
+        ways = []
+        for widest in (8, 1):
+            monkeypatch.setattr(kernel, "WIDEST", widest)
+            ways.append(watched(continues))
+        with monkeypatch.context() as patched:
+            patched.setattr(kernel, "COMPILED", None)
+            kept, total, sums = watched(continues)
+        for one, other in zip(*ways, strict=True):
+            assert np.array_equal(one, other)
+        assert np.array_equal(ways[0][0], kept)
+        assert np.array_equal(ways[0][1], total)
+        assert ways[0][2] == pytest.approx(sums, rel=1e-4, abs=1e-2 * numbers**0.5)
+
+
 def test_the_kernel_refuses_arrays_that_do_not_fit():
     if kernel.COMPILED is None:
         pytest.skip("no compiled kernel: NumPy is all there is")
@@ -85,7 +117,7 @@ def test_the_kernel_refuses_arrays_that_do_not_fit():
         (single, kept, 0, 1, sums[:2], sums[1:]),
     ):
         with pytest.raises(ValueError, match="other sizes"):
-            kernel.COMPILED.watched_part(before, single, of_all, first, shift, 1.0, True, total, into)
+            kernel.COMPILED.watched_part(8, before, single, of_all, first, shift, 1.0, True, total, into)
     table = grid_normal.table()
     with pytest.raises(ValueError, match="other sizes"):
         kernel.COMPILED.noised(8, np.zeros(3, "<u8"), table.columns, single, single[1:], np.zeros(3, np.int64), 1.0, 1.0, 1.0, True)

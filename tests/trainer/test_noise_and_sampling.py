@@ -93,6 +93,13 @@ def test_records_join_independently() -> None:
     assert sizes.var() == pytest.approx(50 * 0.2 * 0.8, rel=0.1)
 
 
+@pytest.mark.parametrize("probability", [1.0, 1.0 - 2.0**-53, 0.3, 2.0**-10, 1e-300])
+def test_a_unit_joins_where_its_uniform_is_at_most_the_probability(probability: float) -> None:
+    rows = poisson_sample(5_000, probability, RandomStream.from_seed(1, "sample"))
+    uniform = RandomStream.from_seed(1, "sample").uniform(5_000)
+    assert rows.tolist() == np.flatnonzero(uniform <= probability).tolist()
+
+
 def test_probability_one_takes_everyone() -> None:
     rows = poisson_sample(5, 1.0, RandomStream.from_seed(1, "all"))
     assert rows.tolist() == [0, 1, 2, 3, 4]

@@ -291,7 +291,7 @@ class PrivateLoop:
         """The type of a released vector."""
         return torch.float64 if state.parameters.dtype == torch.float64 or self._correlated is not None else self._dtype
 
-    @property
+    @cached_property
     def _dtype(self) -> torch.dtype:
         """The type of sum and noise, from public numbers alone: the type that a sample's own sum happens to have would reveal its size."""
         canaries = 0.0 if self.canaries is None else self.canaries.count * self.plan.sampling.probability

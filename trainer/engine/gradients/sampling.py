@@ -5,6 +5,7 @@ Uniform choices are exact: random words that would favour anybody are drawn agai
 
 from __future__ import annotations
 
+import math
 from typing import final
 
 import numpy as np
@@ -33,13 +34,15 @@ KEY_BYTES = 32
 def poisson_sample(units: int, probability: float, stream: RandomStream) -> NDArray[np.intp]:
     r"""The numbers of the units in a Poisson sample, ascending; often empty if few are expected.
 
-    Uniforms are multiples of 2^-53 in (0, 1], so a unit joins with probability floor(2^53 q) / 2^53: at most q.
+    A unit joins with probability floor(2^53 q) / 2^53, at most q: where 53 bits of its random word are below floor(2^53 q).
 
     Args:
       units: the number of units to sample from; >= 0.
       probability: q for each unit, in (0, 1].
     """
-    return np.flatnonzero(stream.uniform(units) <= probability)
+    words, joining = _words(units, stream), math.floor(probability * 2.0**53)
+    # Compared as they are: the word's other 11 bits decide nothing.
+    return np.flatnonzero(words <= np.uint64((joining << 11) - 1)) if joining else np.empty(0, np.intp)
 
 
 def uniform_integers(count: int, below: int, stream: RandomStream) -> NDArray[np.int64]:
