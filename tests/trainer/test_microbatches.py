@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ from torch import Tensor, nn
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import ALGORITHMS, RuntimeSpec, load_train
 from zetadp.trainer.engine.autoencoders import ClippedRows
+from zetadp.trainer.engine.gradients import clipping
 from zetadp.trainer.engine.gradients.clipping import ClippedGradients
 from zetadp.trainer.engine.gradients.microbatches import MOST_SIZES, Padding, Sizes, gather, keeps_its_bits
-from zetadp.trainer.engine.gradients.per_unit import Microbatch
+from zetadp.trainer.engine.gradients.per_unit import Microbatch, TapedRoute
 from zetadp.trainer.engine.gradients.problem import Problem
+from zetadp.trainer.engine.gradients.tape import linear_of_whole_rows
 from zetadp.trainer.layers.rules import LayerGradients
 from zetadp.trainer.specs.execution_plan import FlatClipping
 from zetadp.trainer.specs.report import Started, TrainingEvent
@@ -228,6 +231,50 @@ def convolutional() -> Problem:
 
 def test_ordinary_networks_keep_their_bits_here() -> None:
     assert all(ClippedGradients(of, FlatClipping(bound=1.0), 64, lot=40).settle() for of in (problem(50), convolutional()))
+
+
+def flat_losses(outputs: Tensor, _targets: Tensor) -> Tensor:
+    return outputs.square().flatten(1).sum(dim=1)
+
+
+@pytest.mark.parametrize("widths", [(10, 3), (7, 13, 5, 3)])
+@pytest.mark.parametrize("positions", [1, 5])
+def test_rows_of_any_width_keep_their_bits_here(widths: tuple[int, ...], positions: int) -> None:
+    """A library adds rows that begin at odd places in memory in another order; filled up they all begin alike."""
+    torch.manual_seed(1)
+    layers = [layer for pair in pairwise(widths) for layer in (nn.Linear(*pair), nn.Tanh())]
+    of = Problem(nn.Sequential(*layers), flat_losses, torch.randn(50, positions, widths[0]), torch.zeros(50), None)
+    plain, clipped = (ClippedGradients(of, FlatClipping(bound=1.0), 64, lot=40) for _ in range(2))
+    assert clipped.settle()
+    plain._sizes, units = Sizes(1, 1), torch.arange(13)
+    one_by_one = plain.sum(parameters(of), units, 1.0).total
+    assert torch.allclose(clipped.sum(parameters(of), units, 1.0).total.double(), one_by_one.double(), rtol=1e-5, atol=1e-6)
+
+
+def test_rows_are_filled_up_only_where_bits_depend_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    clipped = ClippedGradients(problem(50), FlatClipping(bound=1.0), 64)
+    assert clipped.settle()
+    route = clipped.route
+    assert isinstance(route, TapedRoute)
+    assert not route.fills_rows
+    monkeypatch.setattr(clipping, "keeps_its_bits", lambda *_given: route.fills_rows)
+    assert clipped.settle()
+    assert route.fills_rows
+    monkeypatch.setattr(clipping, "keeps_its_bits", lambda *_given: False)
+    assert not clipped.settle()
+    assert not route.fills_rows
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64])
+def test_filled_rows_change_no_output_and_no_slope(bias: bool, dtype: torch.dtype) -> None:
+    torch.manual_seed(1)
+    layer = nn.Linear(7, 3, bias=bias, dtype=dtype)
+    values = torch.randn(4, 2, 7, dtype=dtype, requires_grad=True)
+    filled, plain = linear_of_whole_rows(layer, values), layer(values)
+    assert torch.allclose(filled, plain, rtol=1e-5, atol=1e-6)
+    slopes = [torch.autograd.grad(outputs.abs().sum(), values)[0] for outputs in (filled, plain)]
+    assert torch.allclose(*slopes, rtol=1e-5, atol=1e-6)
 
 
 def test_dropout_is_no_reason_to_compute_one_by_one() -> None:

@@ -16,7 +16,7 @@ from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.engine.gradients.checks import check_problem
 from zetadp.trainer.engine.gradients.inputs import parts_of
 from zetadp.trainer.engine.gradients.microbatches import STEPS, Padding, Sizes, keeps_its_bits
-from zetadp.trainer.engine.gradients.per_unit import Layer, Microbatch, WholeNetworkRoute, squared_features
+from zetadp.trainer.engine.gradients.per_unit import Layer, Microbatch, TapedRoute, WholeNetworkRoute, squared_features
 from zetadp.trainer.engine.gradients.probe import draws_masks, made_up_features, made_up_parameters, mode, uneven
 from zetadp.trainer.engine.gradients.problem import Problem
 from zetadp.trainer.engine.gradients.routes import plan_route
@@ -225,15 +225,26 @@ class ClippedGradients:
         return clipped
 
     def settle(self) -> bool:
-        r"""Whether a unit's gradient keeps its bits in every size of microbatch, whatever units are computed beside it; if not, units are
-        computed one by one from here on.
+        r"""Whether a unit's gradient keeps its bits in every size of microbatch, whatever units are computed beside it: as it is computed, or
+        else with linear layers' rows filled up. If not, units are computed one by one from here on.
         """
+        if self._keep_their_bits():
+            return True
+        if isinstance(self.route, TapedRoute):
+            self.route.fills_rows = True
+            if self._keep_their_bits():
+                return True
+            self.route.fills_rows = False
+        self._sizes = Sizes(1, 1)
+        return False
+
+    def _keep_their_bits(self) -> bool:
+        """Whether units do with one of ``STEPS``, which is then taken."""
         with WholeProducts():
             for step in STEPS:
                 self._sizes = Sizes.of(self._most, self._lot, step)
                 if all(keeps_its_bits(self.gradients, self.problem, size, self._sizes.step) for size in self._sizes.all()):
                     return True
-        self._sizes = Sizes(1, 1)
         return False
 
     def _clipped(

@@ -104,6 +104,8 @@ class TapedRoute:
         self._layers = layers
         self._taped = {layer.name: layer.module for layer in layers if not takes_batched_parameters(layer.module)}
         self._channels_last = channels_last
+        # Linear layers' rows are filled up where they don't keep their bits otherwise.
+        self.fills_rows = False
 
     def gradients(self, parameters: Mapping[str, Tensor], batch: Microbatch) -> list[LayerGradients]:
         records = len(batch.features)
@@ -116,7 +118,7 @@ class TapedRoute:
             if layer.name not in self._taped:
                 # One parameter per record: autograd then returns each record's gradient, at the cost of the summed one.
                 leaves |= {full: frozen[full].expand(records, *frozen[full].shape).requires_grad_() for full in layer.names.values()}
-        tape = Tape(self._taped, batch.features, batch.squares)
+        tape = Tape(self._taped, batch.features, batch.squares, fills_rows=self.fills_rows)
         places = [(layer.module, own, leaves.get(full, frozen[full])) for layer in self._layers for own, full in layer.names.items()]
         with torch.enable_grad(), in_place(places):
             outputs = tape.forward(self._problem.network)

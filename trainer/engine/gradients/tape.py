@@ -14,9 +14,14 @@ from typing import cast, final
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge
+from torch.nn.functional import pad
 
 from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.layers.linear import ComplexLinear
 from zetadp.trainer.layers.rules.base import Use
+
+ROW_BYTES = 16
+"""What a library that reads four numbers of float32 at once would have each row begin at."""
 
 
 class UnsuitableCall(Exception):
@@ -41,10 +46,11 @@ class Tape:
       modules: the modules to record, by their name in the network.
       features: the network's input; its first axis is the records.
       squares: squared norms of the features, (records,), where known.
+      fills_rows: whether rows of linear layers' inputs are filled up with zeros (``linear_of_whole_rows``).
     """
 
-    def __init__(self, modules: Mapping[str, nn.Module], features: Tensor, squares: Tensor | None) -> None:
-        self._modules = modules
+    def __init__(self, modules: Mapping[str, nn.Module], features: Tensor, squares: Tensor | None, *, fills_rows: bool = False) -> None:
+        self._modules, self._fills_rows = modules, fills_rows
         self._features = features
         self._squares = squares
         self._rows = (len(features),)
@@ -102,8 +108,11 @@ class Tape:
         if len(inputs) == 1 and isinstance(inputs[0], Tensor) and inputs[0].shape[:1] == (1,) != self._rows:
             # What all records share (places in a sequence, say) goes through a layer once for each, so that its gradient is each record's.
             inputs = (inputs[0].expand(*self._rows, *inputs[0].shape[1:]),)
+        module = self._modules[name]
+        if self._fills_rows and type(module) in (nn.Linear, ComplexLinear):
+            forward = partial(linear_of_whole_rows, module)
         ends_here = len(inputs) == 1 and isinstance(inputs[0], Tensor) and not inputs[0].requires_grad
-        with _differentiable(self._modules[name]) if ends_here else nullcontext():
+        with _differentiable(module) if ends_here else nullcontext():
             output = forward(*inputs, **named)
         self._record(name, inputs, named, output)
         return output
@@ -121,6 +130,17 @@ class Tape:
             # It depends on no parameter: a leaf, so that the backward pass ends here.
             place = output.requires_grad_()
         self._calls[name].append(_Call(inputs[0].detach(), inputs[0]._version, place))
+
+
+def linear_of_whole_rows(module: nn.Module, values: Tensor) -> Tensor:
+    r"""A linear layer's outputs, of inputs and weights whose rows are filled up with zeros to a multiple of ``ROW_BYTES``.
+
+    Where rows begin at any number a library may add some of them in another order than others, by their place in memory.
+    """
+    weight, bias = cast("Tensor", module.weight), cast("Tensor | None", module.bias)
+    if missing := -values.shape[-1] % (ROW_BYTES // values.element_size()):
+        values, weight = pad(values, (0, missing)), pad(weight, (0, missing))
+    return nn.functional.linear(values, weight, bias)
 
 
 @contextmanager
