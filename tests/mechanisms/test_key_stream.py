@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
 
 from zetadp.mechanisms.sampling import grid_normal, kernel
 from zetadp.mechanisms.sampling.key_stream import SEGMENT, SKIPPED, KeyStream, Segments
@@ -99,7 +101,11 @@ def test_what_the_kernel_can_not_decide_is_decided_elsewhere_from_the_same_words
         return grid_normal.streamed(value, *by, KEY, 2, rest).tobytes(), rest.next(32)
 
     whole, cells = noise(), kernel.cells
-    monkeypatch.setattr(kernel, "cells", lambda *given: cells(*given[:2], given[2][given[2] < groups * grid_normal.TOGETHER], *given[3:]))
+
+    def some(key: bytes, place: int, places: NDArray[np.int64], together: int, tables: Any) -> tuple[NDArray[np.int64], int]:
+        return cells(key, place, places[places < groups * together], together, tables)
+
+    monkeypatch.setattr(kernel, "cells", some)
     assert noise() == whole
 
 

@@ -225,8 +225,8 @@ class ClippedGradients:
         return clipped
 
     def settle(self) -> bool:
-        r"""Whether a unit's gradient keeps its bits in every size of microbatch, whatever units are computed beside it: as it is computed, or
-        else with linear layers' rows filled up. If not, units are computed one by one from here on.
+        r"""Whether a unit's gradient keeps its bits in every size of microbatch, whatever units are computed beside it: as it is, or else
+        with linear layers' rows filled up, which they then are. If not, units are computed one by one from here on.
         """
         if self._keep_their_bits():
             return True
@@ -257,8 +257,8 @@ class ClippedGradients:
         broken: Tensor | None,
         sample: int,
     ) -> ClippedSum:
-        """``total`` is overwritten, and ``gradients`` is emptied; ``squares``: (layers, units and padding), finite; ``broken``: units that padding
-        stands for."""
+        """``total`` is overwritten, and ``gradients`` emptied; ``squares``: (layers, units and padding), finite; ``broken``: units that
+        padding stands for."""
         # The product of two nonzero norms may underflow to 0, and a gradient with norm 0 wouldn't be clipped at all.
         squares = squares + HIDDEN_BY_UNDERFLOW
         bounds = self._bounds(bound)

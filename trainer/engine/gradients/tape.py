@@ -155,7 +155,7 @@ def _differentiable(module: nn.Module) -> Iterator[None]:
     try:
         yield
     finally:
-        parameter.requires_grad_(requires_grad=False)
+        parameter.requires_grad = False
 
 
 @contextmanager
