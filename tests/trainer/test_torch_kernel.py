@@ -10,7 +10,7 @@ from zetadp.mechanisms import Adjacency, ComplexGaussian, Gaussian, RandomStream
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling import grid_normal, kernel
 from zetadp.mechanisms.sampling.grid import FEW
-from zetadp.trainer.engine.noise import torch_kernel
+from zetadp.trainer.engine.noise import torch_kernel, torch_source
 from zetadp.trainer.engine.noise.torch_source import TorchSource
 
 CPU = torch.device("cpu")
@@ -55,6 +55,14 @@ def test_a_stream_gives_the_same_noise_in_the_same_order(device: str, counts: tu
     one, other = source(3, CPU, by_torch=False), source(3, torch.device(device), by_torch=True)
     for count in counts:
         assert torch.equal(one.standard_normal((count,)), other.standard_normal((count,)).cpu())
+
+
+@pytest.mark.parametrize("device", devices())
+def test_more_numbers_of_the_rest_than_were_asked_for_are_all_drawn(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = source(3, CPU, by_torch=False).standard_normal((COUNT,))
+    monkeypatch.setattr(torch_source, "ROOM", 1)
+    monkeypatch.setattr(torch_source, "RARE", 0.0)
+    assert torch.equal(expected, source(3, torch.device(device), by_torch=True).standard_normal((COUNT,)).cpu())
 
 
 @pytest.mark.parametrize("device", devices())

@@ -28,7 +28,7 @@ from zetadp.trainer.layers.rules.patches import Correlated, Geometry, by_groups,
 HELD_NUMBERS = 2**24
 """The per-unit gradients of a layer are held up to this many numbers, 64 MiB."""
 
-NUMBERS_AT_ONCE = 2**19
+NUMBERS_AT_ONCE = 2**20
 """Of gradients before they are folded, or of windows, that are built at once: a few MiB, which a processor's cache holds."""
 
 FOLDING = 15
