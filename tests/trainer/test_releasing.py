@@ -133,14 +133,14 @@ PARTED = [Gaussian(std=2.0, sensitivity=ONE), ComplexGaussian(std=2.0, sensitivi
 WHOLE = [ComplexGaussian(std_real=2.0, std_imag=1.5, sensitivity=ONE), ComplexGaussian(std=2.0, correlation=0.5, sensitivity=ONE)]
 
 
-@pytest.mark.parametrize("numbers", thinned([40, 116, 117, 133, 200, 215, 216, 217, 1001], every=5))
-@pytest.mark.parametrize("together", [50, 100])
+@pytest.mark.parametrize("numbers", thinned([40, 66, 67, 116, 117, 133, 200, 201, 215, 216, 217, 1001], every=5))
+@pytest.mark.parametrize("together", [25, 50])
 @pytest.mark.parametrize("mechanism", [*PARTED, *WHOLE], ids=["real", "circular", "uneven", "correlated"])
 def test_a_release_over_its_vector_is_the_release_to_the_bit(
     mechanism: Gaussian | ComplexGaussian, together: int, numbers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In one part or in many, the last of which may be longer, so that none is of few numbers; what is watched is the whole noise."""
-    assert releasing.PART % grid_normal.TOGETHER == 0
+    assert releasing.PART // 2 % grid_normal.TOGETHER == 0  # short vectors are taken in halves of parts
     monkeypatch.setattr(releasing, "PART", 100)
     monkeypatch.setattr(grid_normal, "TOGETHER", together)
     watch, sizes = NoiseWatch(mechanism), []
@@ -161,9 +161,9 @@ def test_a_release_over_its_vector_is_the_release_to_the_bit(
         assert torch.equal(
             releasing.released_over(mechanism, vector.clone(), _source(seed), None, 0), release(mechanism, vector, _source(seed))
         )
-    in_parts = mechanism in PARTED and numbers > 116
+    in_parts, longest = mechanism in PARTED and numbers > 66, 100 if numbers > 200 else 50
     assert (found.data_ptr() == own.data_ptr()) == in_parts
-    assert not in_parts or (min(sizes) >= min(100, numbers) - 83 and max(sizes) <= 116 and sum(sizes) == numbers)
+    assert not in_parts or (min(sizes) > 16 and max(sizes) <= longest + 16 and sum(sizes) == numbers)
     of_whole = NoiseWatch(mechanism)
     of_whole.see(vector, expected)
     assert watch.numbers == of_whole.numbers
