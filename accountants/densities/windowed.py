@@ -8,6 +8,7 @@ jumps' does.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple, final
 
 import numpy as np
@@ -23,7 +24,8 @@ REACH = 11.0
 """How far below 0 the nodes begin: what is before them is bounded (Q3)."""
 
 MOST_NODES = 600_000
-_CELLS, _MOST_TERMS = 2_000_000, 1_200_000_000
+MOST_TERMS = 1_200_000_000
+_CELLS = 2_000_000
 _ANALYTIC, _RISING = 0.96 * math.pi, 0.499 * math.pi
 """Angles up to which a mixture has no zero, and up to which its argument grows with height."""
 
@@ -48,6 +50,25 @@ class Uppers(NamedTuple):
     mass: float
     error: float
     log_moments: Floats
+
+
+@final
+class _Line(NamedTuple):
+    """A line parallel to the real axis as (D2) takes it: log of the modulus and the angle, less its error, at each node; what is added."""
+
+    exponent: Floats
+    angle: Floats
+    rest: float
+
+    def log_bound(self, height: float) -> float:
+        """Upper bound on log of the integral of moduli there, and so at every greater height; infinite beyond floats."""
+        turned = self.exponent - height * self.angle
+        peak = float(turned.max(initial=-loops.LARGEST))
+        if not peak <= loops.LARGEST:
+            return math.inf
+        total = float(np.sum(np.exp(turned - peak))) * (1.0 + UNIT * (turned.size + 64.0))
+        size = max(total * math.exp(peak) + self.rest, 1e-300)
+        return math.log(size) + ELEMENTARY * (1.0 + abs(peak))
 
 
 @final
@@ -143,8 +164,8 @@ class Windowed:
         window = float(np.max(self._window_error(np.array([-REACH, self._cut.centre, self._cut.end]))))
         return (1.0 + tilts) * own + tilts * other + window + ELEMENTARY * (1.0 + max(REACH, self._cut.end) ** 2)
 
-    def log_decay(self, tilt: float, heights: Floats, moment: float, wanted: tuple[float, int]) -> Floats:
-        r"""Upper bounds on log \|M(tilt + iu)\| that hold for every u >= each height. (J2)
+    def log_decay(self, tilt: float, moment: float, wanted: tuple[float, int]) -> Callable[[float], float]:
+        r"""Bounds log \|M(tilt + iv)\| from above for every v >= a height u, which is the function's argument. (J2)
 
         Args:
           moment: an upper bound on log M(tilt), at most ``loops.LARGEST``.
@@ -154,7 +175,7 @@ class Windowed:
         fall, count = wanted
         highest = self._highest(tilt, _RISING)
         small = {min(0.5 * highest, share / math.sqrt(count)) for share in _SMALL_SHARES}
-        best = np.full(heights.size, moment)
+        lines: list[_Line] = []
         for y in sorted(small if count > 1 else {share * highest for share in _DECAY_SHARES}):
             deadline.check()
             width = highest - y
@@ -163,10 +184,10 @@ class Windowed:
             factors = at.step * math.exp(growth) / -math.expm1(-REACH * at.step), 4.0 * highest * math.exp(growth)
             rest = float(self._ends(np.array([tilt]), factors)[0])
             rest += 2.02 * math.exp(growth + moment) / math.expm1(2.0 * math.pi * width / at.step)
-            best = np.minimum(best, self._decay_on(at, y, tilt, heights, (rest, growth, moment - fall)))
-        return best
+            lines.append(self._decay_line(at, y, tilt, (rest, growth, moment - fall)))
+        return lambda height: min(moment, *(line.log_bound(height) for line in lines))
 
-    def _decay_on(self, at: Spaced, y: float, tilt: float, heights: Floats, rest: tuple[float, float, float]) -> Floats:
+    def _decay_line(self, at: Spaced, y: float, tilt: float, rest: tuple[float, float, float]) -> _Line:
         """Args: rest: what is added to every sum, log of how far sums exceed those on the real axis, and log of what is negligible."""
         x = at.nodes
         real = self._log_integrand(x, np.array([tilt]))[0] + math.log(at.step) + rest[1]
@@ -179,17 +200,7 @@ class Windowed:
         angle, angle_error = above.angle - below.angle, above.error + below.error
         error = (tilt + 1.0) * above.error + tilt * below.error + self._window_error(x) + ELEMENTARY * (1.0 + x * x)
         error = error + 4.0 * UNIT * np.abs(exponent)
-        found: list[float] = []
-        for u in heights.tolist():
-            turned = exponent - u * angle + (error + u * (angle_error + 4.0 * UNIT * np.abs(angle)))
-            peak = float(turned.max(initial=-loops.LARGEST))
-            if not peak <= loops.LARGEST:
-                found.append(math.inf)
-                continue
-            total = float(np.sum(np.exp(turned - peak))) * (1.0 + UNIT * (x.size + 64.0))
-            size = max(total * math.exp(peak) + 1.01 * (rest[0] + dropped), 1e-300)
-            found.append(math.log(size) + ELEMENTARY * (1.0 + abs(peak)))
-        return np.array(found)
+        return _Line(exponent + error, angle - (angle_error + 4.0 * UNIT * np.abs(angle)), 1.01 * (rest[0] + dropped))
 
     def _complex_window(self, x: Floats, y: float) -> Complexes:
         """log s or log(1 - s) at x + iy."""
@@ -237,7 +248,7 @@ class Windowed:
         if not float(sizes.max()) < math.inf:
             raise TransformUnavailable(loops.DOMINATED)
         kept = sizes > 1e-3 * tolerance / x.size
-        if int(kept.sum()) * number > _MOST_TERMS:
+        if int(kept.sum()) * number > MOST_TERMS:
             raise TransformUnavailable(f"it would take {number:.1e} points of {int(kept.sum())} nodes each")
         quadrature = 1.001 * (strip + beyond + 1.01 * float(sizes[~kept].sum()))
         return Nodes(log_weight[kept], found.loss[kept], weight_error[kept], found.loss_error[kept], quadrature)

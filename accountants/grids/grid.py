@@ -30,6 +30,9 @@ _LEAN = 4.0 * UNIT
 """Relative, by which the join of puts and calls is rounded to the safe side."""
 
 _FAST_SWEEPS, _MOST_SWEEPS = 8, 40
+_FEW = 100
+"""So few nodes that bend the wrong way are mended one by one: else each sweep over all of them would remove one more."""
+
 _NEAR = 1e-6
 _CHUNK = 16384
 
@@ -132,26 +135,37 @@ class Lattice:
                 break
             if above.any():
                 # A node above the chord of its neighbours isn't on the convex minorant.
-                kept = kept[~above] if sweep % _FAST_SWEEPS else self._hull(kept[~above], curve, dropped)
+                if np.count_nonzero(above) <= _FEW and sweep < _MOST_SWEEPS // 2:
+                    kept = self._hull(kept[~above], curve, dropped, kept[above])
+                else:
+                    kept = kept[~above] if sweep % _FAST_SWEEPS else self._hull(kept[~above], curve, dropped, None)
             elif doubtful[:-1].any():
                 kept = self._straightened(kept, curve, doubtful, rounding)
             else:
                 return self._law(kept, masses - rounding, dropped)
         return self._law(kept[:0], curve[:0], 0.0)
 
-    def _hull(self, kept: Indices, curve: Floats, dropped: float) -> Indices:
-        """The vertices of the convex minorants of puts and of calls, for stretches that bend the wrong way by no more than rounding."""
+    def _hull(self, kept: Indices, curve: Floats, dropped: float, near: Indices | None) -> Indices:
+        """The vertices of the convex minorants of puts and of calls, for stretches that bend the wrong way by no more than rounding.
+
+        Args:
+          near: nodes that were removed, if the curve is known to bend the right way elsewhere.
+        """
         before, after = kept[kept < self._zero], kept[kept >= self._zero]
-        left = _chain(before, self._nodes, curve)
+        left = self._vertices(before, curve, near)
         if len(before) == 0:
-            return _chain(after, self._nodes, curve)
+            return self._vertices(after, curve, near)
         # Calls go on from the last put, as a call.
         joined, last = curve.copy(), int(before[-1])
         turned = float(curve[last]) - math.expm1(float(self._nodes[last])) - dropped
         # As low as the masses take it: else nodes of a straight stretch, as that of rare samples is, would go one at a time.
         blur = 2.0 * float(np.max(self._blur(self._nodes[[last, int(after[0])]])))
         joined[last] = turned * (1.0 - _LEAN) - blur
-        return np.concatenate((left, _chain(np.append(last, after), self._nodes, joined)[1:]))
+        return np.concatenate((left, self._vertices(np.append(last, after), joined, near)[1:]))
+
+    def _vertices(self, kept: Indices, curve: Floats, near: Indices | None) -> Indices:
+        """The vertices of the convex minorant: all of it, or mended around nodes that were removed."""
+        return _chain(kept, self._nodes, curve) if near is None else _mended(kept, self._nodes, curve, np.searchsorted(kept, near))
 
     def _straightened(self, kept: Indices, curve: Floats, doubtful: NDArray[np.bool_], rounding: Floats) -> Indices:
         """Drops the nodes at which the curve is straight up to rounding; the ends of each straight piece go down by all of it. (3.5)"""
@@ -313,3 +327,26 @@ def _chain(kept: Indices, nodes: Floats, curve: Floats) -> Indices:
         found.append(place)
         slopes.append(ending)
     return kept[found]
+
+
+def _mended(kept: Indices, nodes: Floats, curve: Floats, places: Indices) -> Indices:
+    """What ``_chain`` finds where the curve is convex but for nodes that were removed before these places: it looks only around them."""
+    before: dict[int, int] = {}
+    after: dict[int, int] = {}
+    removed: list[int] = []
+    gone: set[int] = set()
+    last = len(kept) - 1
+    suspects = [place for place in {*places.tolist(), *(places - 1).tolist()} if 0 < place < last]
+    while suspects:
+        place = suspects.pop()
+        left, right = before.get(place, place - 1), after.get(place, place + 1)
+        if place in gone or left < 0 or right > last:
+            continue
+        (x, y), (x_left, y_left), (x_right, y_right) = ((float(nodes[kept[k]]), float(curve[kept[k]])) for k in (place, left, right))
+        growth = math.expm1(min(x - x_left, 700.0))
+        if (y - y_left) / growth * (growth + 1.0) > (y_right - y) / math.expm1(min(x_right - x, 700.0)):
+            gone.add(place)
+            removed.append(place)
+            after[left], before[right] = right, left
+            suspects += [left, right]
+    return np.delete(kept, removed)

@@ -17,7 +17,7 @@ from zetadp.accountants.arithmetic import UNIT
 from zetadp.accountants.densities import GAUSSIAN, LAPLACE, RESPONSE
 from zetadp.accountants.densities.mixtures import Mixture
 from zetadp.accountants.grids.convolution import Composition, Window
-from zetadp.accountants.grids.grid import Lattice
+from zetadp.accountants.grids.grid import Lattice, _chain, _mended
 from zetadp.accountants.grids.hockey_stick import calls, puts, reverse
 from zetadp.accountants.grids.layers import Plan
 from zetadp.accountants.grids.layout import Estimates
@@ -391,3 +391,19 @@ def test_delta_is_zero_from_the_largest_loss_of_the_bounded_direction_on(q, coun
     assert float(calls(pair, np.array([0.999999 * largest_loss(pair)])).lower[0]) >= 0.0
     assert float(calls(pair, np.array([largest_loss(pair)])).upper[0]) == pytest.approx(0.0, abs=1e-12)
     assert profile_._log_delta(profile_._largest[0]) == (-math.inf, -math.inf)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_mending_around_removed_nodes_finds_what_the_whole_curve_says(seed):
+    generator = np.random.default_rng(seed)
+    nodes = np.sort(generator.uniform(0.0, 3.0, 400))
+    curve = np.maximum.reduce([at - np.exp(nodes) * at / np.exp(1.5 + at) for at in np.linspace(-2.0, 3.0, 60)])
+    # Some are so low that many of their neighbours are above chords through them; one is so high that it is alone.
+    curve[generator.choice(np.arange(5, 395), 3, replace=False)] -= generator.uniform(0.0, 0.2, 3)
+    curve[200] += 0.5
+    slopes = np.diff(curve) / np.diff(np.exp(nodes))
+    above = 1 + np.flatnonzero(np.diff(slopes) < 0.0)
+    kept = np.delete(np.arange(400), above)
+    whole = _chain(np.arange(400), nodes, curve)
+    assert len(whole) < len(kept)
+    assert _mended(kept, nodes, curve, np.searchsorted(kept, above)).tolist() == whole.tolist()

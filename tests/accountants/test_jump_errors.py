@@ -74,7 +74,7 @@ def test_rounding_that_exceeds_everything_makes_moments_infinite():
     part = Windowed(upper, lower, Cut(2.5, 6.0, 14.0), True, 45.0)
     assert part.uppers(np.array([1e18])).log_moments[0] == math.inf
     # On the real axis nothing turns, and at a height of 1e40 the rounding of angles outweighs everything.
-    assert part._decay_on(part._spaced(0.05), 0.0, 2.0, np.array([1e40]), (1e-30, 1.0, -40.0))[0] == math.inf
+    assert part._decay_line(part._spaced(0.05), 0.0, 2.0, (1e-30, 1.0, -40.0)).log_bound(1e40) == math.inf
 
 
 # -- what is rounded -------------------------------------------------------------------------------------------------------------------

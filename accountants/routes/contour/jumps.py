@@ -7,6 +7,7 @@ aren't computed are bounded by Chernoff's inequality, and more jumps by their pr
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import final
 
 import numpy as np
@@ -23,7 +24,7 @@ from zetadp.accountants.routes.contour.parts import Aim, Part, Releases, SlowDec
 from zetadp.accountants.routes.contour.survey import ROOMS, Piece, Plan, Survey
 from zetadp.mechanisms.numerics.logspace import log_add
 
-_MOST_TRIALS, _ROUNDS = 3, 3
+_ROUNDS = 3
 _LEAST_TOLERANCE = 1e-13
 _DEEPEST = 1e4
 
@@ -33,6 +34,9 @@ ENOUGH = 1e-6
 _GOOD_GAP = 4.0
 _KEPT = 8.0
 """Or one this many times as wide by another survey: it takes as long again."""
+
+_ROUNDED, _NEAR_NATS = 20.0, 0.5
+"""A bracket so many tolerances wide is rounding's, and no other plan this near has less."""
 
 Pairs = tuple[tuple[Pair, int], ...]
 
@@ -137,14 +141,11 @@ def epsilon(pairs: Pairs, log_delta: float) -> Ends:
     guess = Estimates.for_delta(pairs, log_delta)[1].epsilon
 
     found, refusal = (0.0, math.inf), TransformUnavailable("nothing was planned")
-    for room, is_own in ((ROOMS[0], False), (ROOMS[1], False), (ROOMS[1], True)):
+    for room in ROOMS:
         survey = Survey(releases, log_delta, room)
-        # Where the losses on a lattice mislead, the survey's own bounds may not.
-        start = survey.epsilon(guess) if is_own else guess
-        if is_own and start == guess:
-            break
         try:
-            found = _from(releases, survey, (start, log_delta), found)
+            # Where the losses on a lattice mislead, the survey's own bounds may not.
+            found = _from(releases, survey, (survey.epsilon(guess), log_delta), found)
         except _Hopeless as refused:
             refusal = refused
             break
@@ -172,9 +173,11 @@ def _from(releases: Releases, survey: Survey, start: tuple[float, float], found:
             break  # its parts are below delta at every epsilon
         before = high - low
         low, high = agreed("epsilon", (low, high), around(split, root, log_delta))
-        if high - low <= ENOUGH * high < math.inf or (number and high - low > 0.5 * before):
+        slope = -split.estimate(root)[1]
+        is_rounding = (high - low) * slope > _ROUNDED * tolerance and abs(root - guess) * slope < _NEAR_NATS
+        if high - low <= ENOUGH * high < math.inf or is_rounding or (number and high - low > 0.5 * before):
             break
-        guess, tolerance = root, min(max(3e-8 * root * -split.estimate(root)[1], _LEAST_TOLERANCE), 1e-7)
+        guess, tolerance = root, min(max(3e-8 * root * slope, _LEAST_TOLERANCE), 1e-7)
     return low, high
 
 
@@ -228,19 +231,16 @@ def _releases(pairs: Pairs) -> Releases:
     return Releases(Ratio(pair.upper), Ratio(pair.lower), count)
 
 
-def _laid(releases: Releases, plans: list[Plan], log_delta: float, tolerance: float) -> Split:
+def _laid(releases: Releases, plans: Iterator[Plan], log_delta: float, tolerance: float) -> Split:
     """The first plan's parts that can be laid. Where one part for any jumps decays too slowly, parts by their numbers may not."""
-    refusal, trials, are_slow = TransformUnavailable("no cut separates its jumps from the rest"), [0, 0], True
-    for plan in plans:
-        is_numbered = plan.pieces[-1].jumps.number is not None
-        if trials[is_numbered] == _MOST_TRIALS:
-            continue
-        trials[is_numbered] += 1
+    refusal, gap, are_slow = TransformUnavailable("no cut separates its jumps from the rest"), math.inf, True
+    for number, plan in enumerate(plans):
         deadline.check()
+        gap = gap if number else max(piece.gap for piece in plan.pieces)
         try:
             return Split(releases, plan, log_delta, tolerance)
         except TransformUnavailable as refused:
             refusal, are_slow = refused, are_slow and isinstance(refused, SlowDecay)
-    if plans and are_slow and max(piece.gap for piece in plans[0].pieces) < _GOOD_GAP:
+    if are_slow and gap < _GOOD_GAP:
         raise _Hopeless(refusal.reason)
     raise refusal

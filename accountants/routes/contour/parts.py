@@ -11,6 +11,7 @@ beyond the next, and tilts that suit one make the next huge: apart, each has the
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, final
 
@@ -160,26 +161,34 @@ class Part:
         heights = _HEIGHTS / self.period * 2.0 * math.pi
         heights = heights[heights < 2.0 * MOST_HEIGHTS * self._step]
         own, other = float(self._own.log_moments[0]), float(self._other.log_moments[0])
-        count = self._releases.count
-        fall, number = need + self._gap + 6.0, self._jumps.number
-        bulk, jumps = np.full(heights.size, own), np.full(heights.size, other)
+        count, fall = self._releases.count, need + self._gap + 6.0
+        limits = t * aim.epsilon + np.log(math.pi * heights) + aim.log_delta - need
+        jumps = (lambda _: other) if self._jumps.number == 0 else self._rest.log_decay(t, other, (fall, 1))
 
-        def enough() -> int | None:
-            sizes = self._log_size(bulk, jumps)
-            good = np.flatnonzero(sizes - t * aim.epsilon - np.log(math.pi * heights) - aim.log_delta + need <= 0.0)
-            return int(good[0]) if len(good) else None
+        def first(bulk: Callable[[float], float]) -> tuple[int, float] | None:
+            """The first height from which on little enough is left, with the bound; None if there is none."""
 
-        found: int | None = None
-        if number != 0:
-            jumps = np.minimum(self._rest.log_decay(t, heights, other, (fall, 1)), other)
-            found = enough()
-        if found is None or heights[found] > _FEW_HEIGHTS * self._step:
+            def size(place: int) -> float:
+                height = float(heights[place])
+                return float(self._log_size(np.array([bulk(height)]), np.array([jumps(height)]))[0])
+
+            # Bounds fall with the height: where the last one isn't enough none is.
+            low, high, found = -1, heights.size - 1, size(heights.size - 1)
+            if found > limits[high]:
+                return None
+            while high - low > 1:
+                middle = (low + high) // 2
+                value = size(middle)
+                low, high, found = (middle, high, found) if value > limits[middle] else (low, middle, value)
+            return high, found
+
+        found = first(lambda _: own) if self._jumps.number != 0 else None
+        if found is None or heights[found[0]] > _FEW_HEIGHTS * self._step:
             # The bulk's costs as much again, and falls only where there are many releases.
-            bulk = np.minimum(self._bulk.log_decay(t, heights, own, (fall + math.log(count), count)), own)
-            found = enough()
+            found = first(self._bulk.log_decay(t, own, (fall + math.log(count), count))) or found
         if found is None:
             raise SlowDecay("its jumps' moment function doesn't decay provably")
-        return float(heights[found]), float(self._log_size(bulk, jumps)[found])
+        return float(heights[found[0]]), found[1]
 
     def _fill(self, number: int, tolerance: float) -> None:
         t, count = self.tilt, self._releases.count

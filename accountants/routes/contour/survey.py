@@ -5,8 +5,9 @@ Estimates choose where a jump begins, where P ends, how many jumps matter and ea
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, final
 
@@ -15,10 +16,13 @@ from numpy.typing import NDArray
 
 from zetadp.accountants import deadline
 from zetadp.accountants.densities.transforms import TransformUnavailable
-from zetadp.accountants.densities.windowed import REACH, Cut
-from zetadp.accountants.routes.contour.parts import LARGEST_GAP, Jumps, Releases
+from zetadp.accountants.densities.windowed import MOST_TERMS, REACH, Cut
+from zetadp.accountants.routes.contour.parts import LARGEST_GAP, MOST_HEIGHTS, Jumps, Releases
 
 Floats = NDArray[np.float64]
+
+_MOST_TRIALS = 3
+"""Plans of each kind that are worth a trial."""
 
 _MOST_JUMPS = 40
 """In one part of its own."""
@@ -30,6 +34,12 @@ _NEAR = np.array([-1.5, -1.0, -0.7, -0.5, -0.35, -0.25, -0.17, -0.1, -0.05])
 _APART, _STEEPER_BY = 0.17, 1.5
 """Steps between centres, and a factor of steepness: where one plan fails, so do those that are nearer to it."""
 _NODES, _TILTS = 3200, 192
+_SURELY, _TOO_LONG, _BULK_SHARES = (1.5, 12.0), 1000.0, (1.0, 3.0)
+"""By how many times too many points or terms are surely too many, of jumps and of a bulk."""
+
+_SPARSE = 4
+"""Every so many nodes tell what a plan costs."""
+
 ROOMS = 0.0, 10.0
 
 _BEYOND_NATS = 19.0
@@ -38,17 +48,18 @@ _FURTHER = 20.0
 _DEEP, _SHALLOW = 38.0, 25.0
 _EASY = 6.0
 """Parts whose moments outweigh delta by no more than this, as a logarithm, are as good as any."""
-_FALLEN, _FEW_POINTS, _MOST_POINTS = 40.0, 300.0, 1e6
+_FALLEN, _ALIAS_NATS, _LINE_NATS, _FEW_TERMS = 18.0, 19.0, 24.0, 1e6
 
 
 @final
 class Piece(NamedTuple):
-    """A part as planned."""
+    """A part as planned, with the distance that its aliases need."""
 
     jumps: Jumps
     tilt: float
     end: float
     gap: float
+    period: float
 
 
 @dataclass(frozen=True)
@@ -61,7 +72,71 @@ class Plan:
     below: tuple[Piece, ...]
     above: Piece | None
     epsilon: float
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether each part has its number of jumps, or the last one any."""
+        return self.pieces[-1].jumps.number is not None
+
+
+@final
+class _Candidate(NamedTuple):
+    """A plan, its score without what it costs, and that: lower scores are better."""
+
     score: float
+    plan: Plan
+    cost: Callable[[], float]
+
+
+@final
+class _Ranking:
+    """Candidates by their scores, of which only the best ones' costs are found."""
+
+    def __init__(self, candidates: Iterable[_Candidate]) -> None:
+        self._heap: list[tuple[float, int, _Candidate | Plan]] = []
+        self._number = 0
+        self.add(candidates)
+
+    def add(self, candidates: Iterable[_Candidate]) -> None:
+        """More of them."""
+        for one in candidates:
+            self._push(one.score, one)
+
+    def _push(self, score: float, one: _Candidate | Plan) -> None:
+        self._number += 1
+        heapq.heappush(self._heap, (score, self._number, one))
+
+    def first(self) -> Plan | None:
+        """The best one, were time of no account."""
+        while self._heap:
+            one = self._heap[0][2]
+            if isinstance(one, Plan):
+                return one
+            self._price()
+        return None
+
+    def unlike(self, apart: float) -> Iterator[Plan]:
+        """The best ones in their order, ``_MOST_TRIALS`` of each kind, without those that are much like an earlier one."""
+        found: dict[bool, list[Plan]] = {False: [], True: []}
+        while self._heap and self._heap[0][0] < _TOO_LONG:
+            one = self._heap[0][2]
+            plan = one if isinstance(one, Plan) else one.plan
+            same = found[plan.is_numbered]
+            if len(same) == _MOST_TRIALS or any(_is_like(plan, other, apart) for other in same):
+                heapq.heappop(self._heap)
+            elif isinstance(one, Plan):
+                heapq.heappop(self._heap)
+                same.append(plan)
+                yield plan
+            else:
+                self._price()
+
+    def _price(self) -> None:
+        """Puts the first candidate where its cost belongs."""
+        score, _, one = heapq.heappop(self._heap)
+        assert isinstance(one, _Candidate)
+        if (cost := one.cost()) < math.inf:
+            self._push(score + cost, one.plan)
 
 
 class _Sized(NamedTuple):
@@ -106,41 +181,46 @@ class Survey:
         self._terms = np.exp(exponent - self._peak[:, None])
         self._slope = np.gradient(self._loss, self._x)
         self._rate = -np.gradient(self._log_density, self._x)
+        self._known: list[_Sized] | None = None
 
-    def plans(self, epsilon: float) -> list[Plan]:
+    def plans(self, epsilon: float) -> Iterator[Plan]:
         """Plans in the order in which they are worth a trial, for an epsilon of about the survey's delta."""
-        sized = list(self._sized(self._centres(epsilon)))
+        sized = self._everywhere(epsilon)
         if not sized:
-            return []
-        found = [plan for one in sized for plan in self._chosen(one, epsilon)]
-        if found:
-            best = min(found, key=lambda plan: plan.score).centre
+            return
+        found = _Ranking(one for cut in sized for one in self._chosen(cut, epsilon))
+        first = found.first()
+        if first is not None:
+            best = first.centre
         else:
             best = min(
                 sized, key=lambda one: self._largest(one, lambda sizes: _least(sizes - self._tilts * epsilon, self._tilts)[1])
             ).cut.centre
         step = float(self._x[self._enough]) / _CENTRES
         finer = best + step * _FINER
-        found += [plan for one in self._sized(finer[finer > 0.0]) for plan in self._chosen(one, epsilon)]
-        return _unlike(sorted(found, key=lambda plan: plan.score), _APART * step)
+        found.add(one for cut in self._sized(finer[finer > 0.0]) for one in self._chosen(cut, epsilon))
+        yield from found.unlike(_APART * step)
 
     def epsilon(self, guess: float) -> float:
         """About the epsilon of the survey's delta, from above: a guess, or the least that Chernoff's bounds on a cut's parts leave."""
-        sized = self._sized(self._centres(guess))
+        sized = self._everywhere(guess)
         bounds = [self._largest(one, lambda sizes: np.min((sizes - self._log_delta) / self._tilts, axis=1)) for one in sized]
         return min((bound for bound in (guess, *bounds) if bound > 0.0), default=guess)
+
+    def _everywhere(self, epsilon: float) -> list[_Sized]:
+        """Cuts all over the grid, and some where one jump exceeds epsilon by itself."""
+        if self._known is None:
+            high = float(self._x[self._enough])
+            self._known = list(self._sized(np.linspace(min(1.5, 0.3 * high), high, _CENTRES)))
+        # Where losses are as rare as they are large, everything else is below.
+        alone = float(np.interp(epsilon, self._loss, self._x))
+        return [*self._known, *self._sized(alone + _NEAR)]
 
     def _largest(self, sized: _Sized, bounds: Callable[[Floats], Floats]) -> float:
         """Of bounds on the parts without a jump and with any, at once or by their numbers: the largest."""
         rows = bounds(sized.exactly)
         numbered = [*rows[1:-1].tolist(), *bounds(sized.at_least)[-1:].tolist()]
         return max(float(rows[0]), min(float(rows[-1]), max(numbered)))
-
-    def _centres(self, epsilon: float) -> Floats:
-        high = float(self._x[self._enough])
-        # One jump that exceeds epsilon by itself: where losses are as rare as they are large, everything else is below.
-        alone = float(np.interp(epsilon, self._loss, self._x))
-        return np.concatenate([np.linspace(min(1.5, 0.3 * high), high, _CENTRES), alone + _NEAR])
 
     def _sized(self, centres: Floats) -> Iterator[_Sized]:
         """Cuts there, with bounds on their parts."""
@@ -198,8 +278,8 @@ class Survey:
             [at_least, np.full(_TILTS, -math.inf if count < _MOST_JUMPS else math.inf)]
         ) - kernel
 
-    def _chosen(self, sized: _Sized, epsilon: float) -> Iterator[Plan]:
-        """The plans for a cut that are worth a trial: one part for any jumps, and one for each number of them."""
+    def _chosen(self, sized: _Sized, epsilon: float) -> Iterator[_Candidate]:
+        """The plans for a cut that may be worth a trial: one part for any jumps, and one for each number of them."""
         short, log_delta = sized.cut, self._log_delta
         places, bounds = _least(sized.exactly - self._tilts * epsilon, self._tilts)
         gaps = bounds - log_delta
@@ -207,7 +287,7 @@ class Survey:
         def piece(row: int, jumps: Jumps) -> Piece:
             place = int(places[row])
             end = float(self._x[self._ends[place]]) if row else short.end
-            return Piece(jumps, float(self._tilts[place]), end, float(gaps[row]))
+            return Piece(jumps, float(self._tilts[place]), end, float(gaps[row]), self._period(sized.exactly[row], place, epsilon))
 
         first = [piece(0, Jumps(0))] if gaps[0] > -_BEYOND_NATS else []
         fewer = () if first else (piece(0, Jumps(0)),)
@@ -218,10 +298,28 @@ class Survey:
             gap = max(one.gap for one in pieces)
             if not gap < LARGEST_GAP:
                 continue
-            cost = sum(self._points(short, one) for one in pieces)
-            score = max(gap - _EASY, 0.0) + max(math.log(cost / _FEW_POINTS), 0.0) + 0.2 * len(pieces)
-            if cost < _MOST_POINTS:
-                yield Plan(short.centre, short.steepness, pieces, below, above, epsilon, score)
+            plan = Plan(short.centre, short.steepness, pieces, below, above, epsilon)
+            yield _Candidate(max(gap - _EASY, 0.0) + 0.2 * len(pieces), plan, lambda plan=plan: self._cost(plan))
+
+    def _cost(self, plan: Plan) -> float:
+        """What so many points add to a plan's score; ``_TOO_LONG`` more where they, or their nodes, are surely too many."""
+        terms, more = 0.0, 0.0
+        for piece in plan.pieces:
+            cut = Cut(plan.centre, plan.steepness, piece.end)
+            points = self._points(cut, piece)
+            nodes = self._nodes(cut, piece)
+            surely = _SURELY[piece.jumps.number == 0]
+            if not (points < surely * MOST_HEIGHTS and points * nodes < surely * MOST_TERMS):
+                more = _TOO_LONG
+            terms += points * nodes
+        return max(math.log(terms / _FEW_TERMS), 0.0) + more
+
+    def _nodes(self, cut: Cut, piece: Piece) -> float:
+        """About how many nodes a line of the moment function takes."""
+        below = self._releases.lower.span
+        narrow = math.sqrt(40.0 / (piece.tilt + 1.0)) / below if below > 0.0 else math.inf
+        highest = min(3.0, 3.0 / max(self._releases.upper.span, below), 2.6 / cut.steepness, narrow)
+        return (cut.end + REACH) * (_LINE_NATS + math.log(self._releases.count) + max(piece.gap, 0.0)) / (2.0 * math.pi * 0.3 * highest)
 
     def _numbered(
         self, sized: _Sized, epsilon: float, piece: Callable[[int, Jumps], Piece]
@@ -240,41 +338,48 @@ class Survey:
         place, above = int(places[last + 1]) if last < count else 0, None
         if last < count:
             gap = float(bounds[last + 1]) - self._log_delta
-            above = Piece(Jumps(last + 1), float(self._tilts[place]), float(self._x[self._ends[place]]), gap)
+            above = Piece(Jumps(last + 1), float(self._tilts[place]), float(self._x[self._ends[place]]), gap, 0.0)
         return [(tuple(pieces[first:]), tuple(pieces[:first]), above)]
+
+    def _period(self, sizes: Floats, place: int, epsilon: float) -> float:
+        """About how far apart aliases are that are small at this tilt: those before, and those behind, which moments tell. (A)"""
+        t, tilts = float(self._tilts[place]), self._tilts[place + 1 :]
+        chernoff = sizes[place + 1 :] + np.log(tilts) - tilts * np.log1p(1.0 / tilts)
+        above = float(np.min((chernoff - tilts * epsilon - self._log_delta + _ALIAS_NATS) / (tilts - t), initial=math.inf))
+        # At the least tilt a moment is about the mass.
+        log_mass = min(float(sizes[0]) + math.log(float(self._tilts[0])), 0.0)
+        # Moments that the grid doesn't know aren't infinite.
+        return max((log_mass - self._log_delta + _ALIAS_NATS) / t, 1.0 / t, above if above < math.inf else 0.0)
 
     def _points(self, cut: Cut, piece: Piece) -> float:
         """About how many points a contour takes until what bounds the moment function has fallen: where losses hardly rise it is slow."""
         span, below, count = max(self._releases.upper.span, self._releases.lower.span), self._releases.lower.span, self._releases.count
         narrow = math.sqrt(40.0 / (piece.tilt + 1.0)) / below if below > 0.0 else math.inf
         y = 0.8 * min(3.0, 0.5 * math.pi / span, 2.6 / cut.steepness, narrow)
-        inside = self._x <= piece.end
+        inside = slice(0, int(np.searchsorted(self._x, piece.end, "right")), _SPARSE)
         slopes, need = np.maximum(self._slope[inside], 0.0), _FALLEN + max(piece.gap, 0.0)
-        sign = -1.0 if piece.jumps.number == 0 else 1.0
-        sizes = (self._log_density + piece.tilt * self._loss - np.logaddexp(0.0, -sign * cut.steepness * (self._x - cut.centre)))[inside]
+        turned = cut.steepness * (self._x[inside] - cut.centre)
+        sizes = self._log_density[inside] + piece.tilt * self._loss[inside]
+        sizes -= np.logaddexp(0.0, turned if piece.jumps.number == 0 else -turned)
         sizes -= float(np.max(sizes))
         if piece.jumps.number == 0:
-            y = min(y, 1.0 / math.sqrt(count))
-            heights = np.geomspace(1.0, 1e7, 30) * piece.tilt
-            weights = np.exp(sizes) / np.exp(sizes).sum()
-            fallen = -count * np.log(np.maximum(np.exp(-heights[:, None] * slopes * y) @ weights, 1e-300))
-            good = np.flatnonzero(fallen > need)
-            height = float(heights[good[0]]) if len(good) else math.inf
+            weights, heights = np.exp(sizes) / np.exp(sizes).sum(), np.geomspace(1.0, 1e7, 40) * piece.tilt
+            height = math.inf
+            for share in _BULK_SHARES:
+                y_bulk = min(y, share / math.sqrt(count))
+                fallen = -count * np.log(np.maximum(np.exp(-heights[:, None] * slopes * y_bulk) @ weights, 1e-300))
+                good = np.flatnonzero(fallen > need - np.log(heights / piece.tilt) + 0.5 * count * y_bulk * y_bulk)
+                height = min(height, float(heights[good[0]]) if len(good) else math.inf)
         else:
-            height = float(np.max(np.maximum(sizes + need, 0.0) / np.maximum(slopes * y, 1e-300)))
-        points = height * _FALLEN / (2.0 * math.pi * piece.tilt)
-        # A bulk that decays so late is one loss that nearly all outcomes have.
-        return points if piece.jumps.number != 0 or points < _MOST_POINTS / 60.0 else math.inf
+            # So many jumps fall so many times as fast.
+            share = need / (piece.jumps.number or 1)
+            height = float(np.max(np.maximum(sizes + share, 0.0) / np.maximum(slopes * y, 1e-300)))
+        return height * piece.period / (2.0 * math.pi)
 
 
-def _unlike(plans: list[Plan], apart: float) -> list[Plan]:
-    """The plans, in their order, without those that are much like an earlier one."""
-    found: list[Plan] = []
-    for plan in plans:
-        near = (one for one in found if abs(one.centre - plan.centre) < apart and len(one.pieces) == len(plan.pieces))
-        if all(abs(math.log(one.steepness / plan.steepness)) > math.log(_STEEPER_BY) for one in near):
-            found.append(plan)
-    return found
+def _is_like(one: Plan, other: Plan, apart: float) -> bool:
+    is_near = abs(one.centre - other.centre) < apart and len(one.pieces) == len(other.pieces)
+    return is_near and abs(math.log(one.steepness / other.steepness)) <= math.log(_STEEPER_BY)
 
 
 def _least(heights: Floats, tilts: Floats) -> tuple[NDArray[np.int64], Floats]:
