@@ -20,6 +20,9 @@ from zetadp.accountants.densities.nodes import Complexes, Floats, LineValues, No
 LOOPS: Final = ("sum_on_line", "add_power", "integrand", "sums")
 COMPILED: Any = compiled("zetadp.accountants.densities._heights", LOOPS)
 
+MOST_TERMS = 1_200_000_000
+"""Nodes times heights of one line: about half a second."""
+
 
 def sum_on_line(on: Nodes, tilt: float, step: float, number: int) -> LineValues:
     """M - 1 at tilt + i k step for k = 0 ... number - 1. (R3)"""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from zetadp.accountants.arithmetic import UNIT
 from zetadp.accountants.densities.bounded_transforms import LARGEST_EXPONENT, ClosedForm, check_exponent
-from zetadp.accountants.densities.heights import sum_on_line
+from zetadp.accountants.densities.heights import MOST_TERMS, sum_on_line
 from zetadp.accountants.densities.mixtures import Mixture
 from zetadp.accountants.densities.nodes import ELEMENTARY, LineValues, Nodes, expm1_complex
 from zetadp.accountants.densities.transforms import MOST_NODES, Transform, TransformUnavailable
@@ -201,7 +201,10 @@ class MixedLaplace(Transform):
         return _Rises(p, q, p - q, np.zeros_like(x), rounding - ELEMENTARY * math.log(least))
 
     def line(self, tilt: float, step: float, number: int, tolerance: float) -> LineValues:
-        return sum_on_line(self._nodes(tilt, step * number, tolerance), tilt, step, number)
+        on = self._nodes(tilt, step * number, tolerance)
+        if on.loss.size * number > MOST_TERMS:
+            raise TransformUnavailable(f"it would take {number:.1e} points of {on.loss.size} nodes each")
+        return sum_on_line(on, tilt, step, number)
 
     def _nodes(self, tilt: float, height: float, tolerance: float) -> Nodes:
         check_exponent(tilt * self.scale)

@@ -16,7 +16,7 @@ import numpy as np
 from zetadp.accountants import deadline
 from zetadp.accountants.arithmetic import UNIT
 from zetadp.accountants.densities import loops
-from zetadp.accountants.densities.heights import sum_on_line
+from zetadp.accountants.densities.heights import MOST_TERMS, sum_on_line
 from zetadp.accountants.densities.loops import Ratio, Spaced
 from zetadp.accountants.densities.nodes import ELEMENTARY, Complexes, Floats, LineValues, Nodes, TransformUnavailable, log_mixture
 
@@ -24,7 +24,6 @@ REACH = 11.0
 """How far below 0 the nodes begin: what is before them is bounded (Q3)."""
 
 MOST_NODES = 600_000
-MOST_TERMS = 1_200_000_000
 _CELLS = 2_000_000
 _ANALYTIC, _RISING = 0.96 * math.pi, 0.499 * math.pi
 """Angles up to which a mixture has no zero, and up to which its argument grows with height."""

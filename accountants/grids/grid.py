@@ -336,12 +336,12 @@ def _mended(kept: Indices, nodes: Floats, curve: Floats, places: Indices) -> Ind
     removed: list[int] = []
     gone: set[int] = set()
     last = len(kept) - 1
-    suspects = [place for place in {*places.tolist(), *(places - 1).tolist()} if 0 < place < last]
+    suspects: list[int] = [*places.tolist(), *(places - 1).tolist()]
     while suspects:
         place = suspects.pop()
-        left, right = before.get(place, place - 1), after.get(place, place + 1)
-        if place in gone or left < 0 or right > last:
+        if place in gone or not 0 < place < last:
             continue
+        left, right = before.get(place, place - 1), after.get(place, place + 1)
         (x, y), (x_left, y_left), (x_right, y_right) = ((float(nodes[kept[k]]), float(curve[kept[k]])) for k in (place, left, right))
         growth = math.expm1(min(x - x_left, 700.0))
         if (y - y_left) / growth * (growth + 1.0) > (y_right - y) / math.expm1(min(x_right - x, 700.0)):

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TypeAlias, final
+from typing import NamedTuple, TypeAlias, final
 
 import numpy as np
 
 from zetadp.accountants import deadline
 from zetadp.accountants.grids.convolution import Composition, Window
-from zetadp.accountants.grids.grid import Floats, GridLaw, Indices, Lattice
+from zetadp.accountants.grids.grid import Floats, GridLaw, Indices, Lattice, Stretches
 from zetadp.accountants.grids.hockey_stick import calls, puts
 from zetadp.accountants.grids.layout import Estimates, Saddle
 from zetadp.accountants.grids.losses import Losses
@@ -29,19 +29,39 @@ WIDTH = 1e-6
 MOST_POINTS = 2**21
 """Largest window of the composed distribution."""
 
+MANY_POINTS = 2**17
+"""A window with more takes so long that a bracket several times as wide is kept."""
+
 MOST_NODES = 2**20
 """The most nodes of all leaves' distributions together."""
+
+COARSE, _COARSEST, _APART = 3.0, 30.0, 0.1
+"""Factors of a step at which an upper end is cheap, and the share of the distance to the other direction's epsilon that it may miss."""
 
 _MOST_TRIALS = 4000
 
 _AT_END = 4.0
 """Steps from an end of the losses within which a law begins or ends there."""
 
+_CLUSTER = 0.1
+"""Share of a step within which losses are nearly the same."""
+
 _ATOM_ERROR = 1e-12
 """About how well the place of an atom is known, relative to its loss."""
 
 _LEAST_GROWTH = 1.05
 """A step that is too fine grows by at least this factor."""
+
+
+@final
+class _Layout(NamedTuple):
+    """Where a layer's nodes are; ``finest``: the step is the least that is allowed."""
+
+    step: float
+    finest: bool
+    starts: list[float]
+    stretches: list[Stretches]
+    window: Window
 
 
 @final
@@ -73,29 +93,65 @@ class Plan:
         split = estimates.split(saddle.excess, saddle.epsilon, saddle.log_delta) if saddle.size < saddle.log_moment else None
         self._jump, self._bulk = (-math.inf, 0.0) if split is None or split.tilt <= saddle.tilt else (split.jump, split.tilt - saddle.tilt)
 
-    def step(self, least: float = 0.0) -> float:
-        """The step whose bracket should be about half as wide as the target: a share of epsilon, or of ``least`` if that is more."""
+    def step(self, least: float = 0.0, wider: float = 1.0) -> float:
+        """The step whose bracket should be about half as wide as the target: a share of epsilon, or of ``least`` if that is more.
+
+        Up to ``wider`` times as large where it takes many points.
+        """
         saddle = self.saddle
         spread = sum(count * leaf.spread_share(saddle.tilt) for leaf, count in self._estimates.leaves)
         epsilon = max(saddle.epsilon, 1e-3 * saddle.spread, least)
         step = math.sqrt(2.5 * WIDTH * epsilon / (max(spread, 1e-6) * (1.0 + saddle.slope)))
-        return max(min(step, 0.1 * max(saddle.spread, 1.0 / saddle.tilt)), 1e-11 * self._estimates.scale)
+        step = max(min(step, self._largest_step), 1e-11 * self._estimates.scale)
+        return max(step, min(step * self._excess(step, wider), self._largest_step))
 
-    def layer(self, step: float, both: bool) -> Layer:
-        """The composed laws at about this step, or at the finest allowed step if that is larger."""
+    def finer_step(self, step: float, share: float, wider: float) -> float:
+        """After one whose bracket was as wide as told: the step whose bracket should suffice, and not be much narrower.
+
+        Args:
+          share: of that width that is allowed.
+          wider: as for ``step``.
+        """
+        finer = step * min(max(math.sqrt(0.6 * share), 0.2), 0.7)
+        return min(finer * self._excess(finer, wider), 0.7 * step)
+
+    def _excess(self, step: float, most: float) -> float:
+        """By how much a step may be larger, as it takes many points."""
+        return max(min(self._laid_out(step).window.size / MANY_POINTS, most), 1.0) if most > 1.0 else 1.0
+
+    def coarse_step(self, step: float, below: float) -> float:
+        """One at which an upper end is cheap: three times as large, or more where this direction is about so far below the other one."""
+        wider = max(COARSE, min(math.sqrt(_APART * max(below, 0.0) / (WIDTH * max(self.saddle.epsilon, 1e-300))), _COARSEST))
+        return max(COARSE * step, min(wider * step, self._largest_step))
+
+    @property
+    def _largest_step(self) -> float:
+        """Beyond it neither the tilted law nor delta's slope is told apart."""
+        return 0.3 * max(self.saddle.spread, 1.0 / self.saddle.tilt)
+
+    def reachable(self, step: float) -> tuple[float, int]:
+        """(the step that ``layer`` takes for this one, its points)"""
+        found = self._laid_out(step)
+        return found.step, found.window.size
+
+    def _laid_out(self, step: float) -> _Layout:
         finest, step = False, self._aligned(step)
         while True:
             deadline.check()
             starts = [self._start(leaf, count, step) for leaf, count in self._estimates.leaves]
-            window = self._window(starts, step)
+            window, period = self._window(starts, step)
             weight = math.exp(min(self.saddle.excess, 600.0))
             leaves = zip(starts, self._estimates.leaves, strict=True)
             stretches = [leaf.stretches(start, step, self.saddle.tilt, weight) for start, (leaf, _) in leaves]
-            excess = max(window.size / MOST_POINTS, sum(one.size for one in stretches) / MOST_NODES)
+            excess = max(period / MOST_POINTS, sum(one.size for one in stretches) / MOST_NODES)
             if excess <= 1.0:
-                break
+                return _Layout(step, finest, starts, stretches, window)
             finest = True
-            step = self._wider(step, step * 1.1 * min(excess, 1.9))
+            step = self._wider(step, step * max(min(1.02 * excess, 1.9), 1.1))
+
+    def layer(self, step: float, both: bool) -> Layer:
+        """The composed laws at about this step, or at the finest allowed step if that is larger."""
+        step, finest, starts, stretches, window = self._laid_out(step)
         lattices = [(start, one.indices()) for start, one in zip(starts, stretches, strict=True)]
         if not all(start < 0.0 < start + step * float(index[-2]) for start, index in lattices):
             # Tilts for a delta close to 1 can leave a law whose losses, to the grid's precision, are all on one side.
@@ -112,7 +168,7 @@ class Plan:
                 for (pair, count), (leaf, _), (start, index) in zip(self._pairs, self._estimates.leaves, lattices, strict=True)
             )
             if all(len(law.masses) for law, _ in laws):
-                window = self._window([law.start for law, _ in laws], step)
+                window, _ = self._window([law.start for law, _ in laws], step)
                 ends = [law.start + step * float(index[-1]) for (law, _), (_, index) in zip(laws, lattices, strict=True)]
                 lower = Composition(self._with_ends(laws, min(ends), window), window, upper=False)
         return Layer(upper, lower, step, finest)
@@ -131,7 +187,10 @@ class Plan:
         return tuple((replace(law, infinity=0.0), count) for law, count in laws)
 
     def _aligned(self, step: float) -> float:
-        """The largest step not above this one that puts both ends of the first Laplace loss on the lattice, and others nearly."""
+        """The largest step not above this one that puts both ends of the first Laplace loss on the lattice, and others nearly.
+
+        Of several such the one that has outcomes with nearly the same loss nearest to nodes: what is inside cells costs a share of a step.
+        """
         distances = [leaf.atoms[1] - leaf.atoms[0] for leaf, _ in self._estimates.leaves if len(leaf.atoms) > 1]
         if not distances:
             return step
@@ -139,6 +198,11 @@ class Plan:
         parts: Floats = np.asarray(np.arange(least, least + min(least, _MOST_TRIALS) + 1), dtype=np.float64)
         ratios: Floats = np.asarray(distances[1:])[:, None] * (parts / distances[0])
         miss: Floats = np.max(np.abs(ratios - np.round(ratios)), axis=0, initial=0.0)
+        for leaf, _ in self._estimates.leaves:
+            if len(leaf.atoms) > 1:
+                places, shares = leaf.clusters(self.saddle.tilt, _CLUSTER * step)
+                ratios = (places - leaf.atoms[0])[:, None] * (parts / distances[0])
+                miss = miss + shares @ np.abs(ratios - np.round(ratios))
         return float(distances[0] / parts[int(np.argmin(np.round(miss, 4)))])
 
     def _wider(self, step: float, wanted: float) -> float:
@@ -166,7 +230,8 @@ class Plan:
         start = anchor - step * math.ceil((anchor - first) / step - 1e-9)
         return start if start < -1e-6 * step else start - step * math.ceil(start / step + 1.0)
 
-    def _window(self, starts: list[float], step: float) -> Window:
+    def _window(self, starts: list[float], step: float) -> tuple[Window, float]:
+        """(the window, how many points it has to have)"""
         saddle, (before, after) = self.saddle, self._edges
         start, top = 0.0, 0
         for begin, (leaf, count) in zip(starts, self._estimates.leaves, strict=True):
@@ -179,17 +244,8 @@ class Plan:
         period = max(right - first, last + saddle.kernel - left) / step + 8.0
         low = math.floor((first - start) / step)
         size = max(2 ** math.ceil(math.log2(period)), 1024)
-        return Window(
-            saddle.tilt,
-            low,
-            low + math.ceil((last - first) / step) + 2,
-            size,
-            math.ceil(saddle.kernel / step),
-            before.tilt,
-            after.tilt,
-            self._jump,
-            self._bulk,
-        )
+        last_point, kernel = low + math.ceil((last - first) / step) + 2, math.ceil(saddle.kernel / step)
+        return Window(saddle.tilt, low, last_point, size, kernel, before.tilt, after.tilt, self._jump, self._bulk), period
 
 
 def _lower_law(pair: Pair, leaf: Losses, start: float, step: float, index: Indices, tilt: float) -> GridLaw:

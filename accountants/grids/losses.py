@@ -17,6 +17,9 @@ _NEGLIGIBLE = 1e-11
 
 _LEAST_MASS = 1e-22
 
+_CLUSTERS, _LEAST_SHARE = 8, 0.02
+"""The most clusters, and the least share of one, that a lattice is aligned to."""
+
 
 @final
 @dataclass(frozen=True)
@@ -98,6 +101,23 @@ class Losses:
         stops = [*(_index_at(padded[int(place) + 1], start, step, count) for place in right), count]
         begins = [*(_index_at(padded[int(place) + 1], start, step, count) for place in left), 0]
         return Stretches(tuple(begins), tuple(stops))
+
+    def clusters(self, tilt: float, length: float) -> tuple[Floats, Floats]:
+        """(centres, shares of the tilted law) of the few heaviest intervals of this length."""
+        turned = np.exp(self.log_weights + tilt * self.losses - self.cumulants(tilt)[0])
+        # From each node on, what is within the length; the heaviest first, and what overlaps it no more.
+        sums = np.append(0.0, np.cumsum(turned))
+        ends = np.searchsorted(self.losses, self.losses + length, "right")
+        held = sums[ends] - sums[:-1]
+        places: list[float] = []
+        shares: list[float] = []
+        while len(places) < _CLUSTERS and float(held.max()) > _LEAST_SHARE:
+            first = int(np.argmax(held))
+            part = slice(first, int(ends[first]))
+            places.append(float(turned[part] @ self.losses[part] / turned[part].sum()))
+            shares.append(float(held[first]))
+            held[np.abs(self.losses - self.losses[first]) <= length] = 0.0
+        return np.array(places), np.array(shares)
 
     def spread_share(self, tilt: float) -> float:
         """Share of the tilted law that isn't in atoms."""

@@ -141,11 +141,15 @@ def epsilon(pairs: Pairs, log_delta: float) -> Ends:
     guess = Estimates.for_delta(pairs, log_delta)[1].epsilon
 
     found, refusal = (0.0, math.inf), TransformUnavailable("nothing was planned")
-    for room in ROOMS:
-        survey = Survey(releases, log_delta, room)
+    survey = Survey(releases, log_delta, ROOMS[0])
+    for room, is_own in ((ROOMS[0], False), (ROOMS[1], False), (ROOMS[1], True)):
+        survey = survey if is_own or room == ROOMS[0] else Survey(releases, log_delta, room)
+        # Where the losses on a lattice mislead, the survey's own bounds may not.
+        start = survey.epsilon(guess) if is_own else guess
+        if is_own and start == guess:
+            break
         try:
-            # Where the losses on a lattice mislead, the survey's own bounds may not.
-            found = _from(releases, survey, (survey.epsilon(guess), log_delta), found)
+            found = _from(releases, survey, (start, log_delta), found)
         except _Hopeless as refused:
             refusal = refused
             break

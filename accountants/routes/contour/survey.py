@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zetadp.accountants import deadline
+from zetadp.accountants.densities.heights import MOST_TERMS
 from zetadp.accountants.densities.transforms import TransformUnavailable
-from zetadp.accountants.densities.windowed import MOST_TERMS, REACH, Cut
+from zetadp.accountants.densities.windowed import REACH, Cut
 from zetadp.accountants.routes.contour.parts import LARGEST_GAP, MOST_HEIGHTS, Jumps, Releases
 
 Floats = NDArray[np.float64]

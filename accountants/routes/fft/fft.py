@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import final
+from typing import NamedTuple, final
 
 from zetadp.accountants import deadline
 from zetadp.accountants.accountant import Accountant
@@ -19,7 +19,7 @@ from zetadp.accountants.densities.mixtures import Mixture
 from zetadp.accountants.dominating import pair_of, unsupported_reason
 from zetadp.accountants.grids.convolution import Composition
 from zetadp.accountants.grids.hockey_stick import reverse
-from zetadp.accountants.grids.layers import WIDTH, Layer, Plan
+from zetadp.accountants.grids.layers import COARSE, MANY_POINTS, WIDTH, Layer, Plan
 from zetadp.accountants.grids.layout import Estimates
 from zetadp.accountants.largest_loss import epsilon_from_largest, largest_loss
 from zetadp.accountants.leaf import Leaf
@@ -43,13 +43,16 @@ SMALLEST_DISTANCE, LARGEST_DISTANCE = 1e-12, 1e3
 MOST_RELEASES = 10**12
 """Beyond it only rounding, multiplied by the number of releases, would be visible."""
 
-_COARSE, _POOR = 3.0, 0.1
+_POOR = 0.1
+_HASTE = 1.6, 10.0
+"""Where a grid takes long: by how much a step for epsilon may be larger, and how many times too wide a bracket is kept."""
+
+_FINER = 0.8  # of a step: another one is hardly finer
+
 _SURELY = 0.5
 """Share of the expected epsilon below which a direction's largest loss leaves it out."""
 
-_SMALL = 2**16
-_MOST_ROUNDS = 5
-_KEPT = 4
+_SMALL, _MOST_ROUNDS, _KEPT = 2**16, 5, 4
 
 
 def epsilon_upper(composition: Composition, log_delta: float) -> float:
@@ -152,6 +155,16 @@ def merged(parts: Mapping[Leaf, int]) -> tuple[tuple[Pair, int], ...]:
 
 
 @final
+class _Aim(NamedTuple):
+    """How wide a bracket may be, given its upper end; the epsilon below which that no longer falls with epsilon; and ``_HASTE``."""
+
+    allowed: Callable[[float], float]
+    least: float
+    wider: float
+    enough: float
+
+
+@final
 class FftProfile(PrivacyProfile):
     """The profile of a composition on a lattice."""
 
@@ -205,7 +218,7 @@ class FftProfile(PrivacyProfile):
             # A direction has no larger epsilon than its largest loss: no grid is laid where that is surely below the other one's epsilon.
             expected = max(min(plan.saddle.epsilon, most) for plan, most in zip(plans, self._largest, strict=True))
             live = [plan if most > _SURELY * expected else None for plan, most in zip(plans, self._largest, strict=True)]
-            low, high = self._bracket(live, ends, lambda _low, high: self._width * high)
+            low, high = self._bracket(live, ends, _Aim(lambda high: self._width * high, 0.0, *_HASTE))
             return low, max([high, *(most for most, plan in zip(self._largest, live, strict=True) if plan is None)])
 
         low, high = bracket([Plan(side, *Estimates.for_delta(side, log_delta)) for side in self._sides])
@@ -265,39 +278,33 @@ class FftProfile(PrivacyProfile):
             return low, log_delta_bound(layer.upper, epsilon)
 
         # Delta to a share of WIDTH, or as well as epsilon is known to one.
-        return self._bracket(plans, ends, lambda _low, _high: self._width * max(epsilon * tilt, 1.0), 1.0 / tilt)
+        return self._bracket(plans, ends, _Aim(lambda _: self._width * max(epsilon * tilt, 1.0), 1.0 / tilt, 1.0, 1.0))
 
-    def _bracket(
-        self,
-        plans: Sequence[Plan | None],
-        ends: Callable[[Layer], tuple[float, float]],
-        allowed: Callable[[float, float], float],
-        least: float = 0.0,
-    ) -> tuple[float, float]:
+    def _bracket(self, plans: Sequence[Plan | None], ends: Callable[[Layer], tuple[float, float]], aim: _Aim) -> tuple[float, float]:
         """(largest lower end, largest upper end) over the directions; the direction with the larger one is refined until it suffices.
 
         Args:
           plans: of each direction, at least one of them; None where delta is 0 for certain.
-          least: the epsilon below which ``allowed`` no longer falls with epsilon.
         """
         live = {index: plan for index, plan in enumerate(plans) if plan is not None}
         found = {index: self._known(index, ends) for index in live}
-        steps = {index: plan.step(least) for index, plan in live.items()}
+        steps = {index: plan.step(aim.least, aim.wider) for index, plan in live.items()}
         rough = dict.fromkeys(live, len(live) > 1)
+        expected = max(plan.saddle.epsilon for plan in live.values())
         answers: dict[int, tuple[float, float, Layer]] = {}
         for _ in range(_MOST_ROUNDS * len(live)):
             for index, plan in live.items():
-                answers[index] = (
-                    found[index]
-                    or answers.get(index)
-                    or self._refined(index, plan, steps[index] * (_COARSE if rough[index] else 1.0), ends, not rough[index])
-                )
+                first = plan.coarse_step(steps[index], expected - plan.saddle.epsilon) if rough[index] else steps[index]
+                answers[index] = found[index] or answers.get(index) or self._refined(index, plan, first, ends, not rough[index])
             top = max(live, key=lambda index: answers[index][1])
             low, high, layer = max(low for low, _, _ in answers.values()), answers[top][1], answers[top][2]
-            if high - low <= allowed(low, high) or high == low or (not rough[top] and (layer.finest or _is_hopeless(layer))):
+            if high - low <= aim.allowed(high) or high == low or (not rough[top] and (layer.finest or _is_hopeless(layer))):
                 break
             if not rough[top]:
-                steps[top] = layer.step * min(max(math.sqrt(0.6 * allowed(low, high) / (high - low)), 0.2), 0.7)
+                steps[top] = live[top].finer_step(layer.step, aim.allowed(high) / (high - low), aim.wider)
+                step, size = live[top].reachable(steps[top])
+                if step > _FINER * layer.step or (size > MANY_POINTS and high - low <= aim.enough * aim.allowed(high)):
+                    break
             rough[top] = False
             deadline.check()
             better = self._refined(top, live[top], steps[top], ends, True)
@@ -356,7 +363,7 @@ def _largest_upper(plans: Sequence[Plan], epsilon: float) -> float:
         deadline.check()
         return log_delta_bound(plan.layer(plan.step(1.0 / plan.saddle.tilt) * wider, False).upper, epsilon)
 
-    coarse = sorted(((upper(plan, _COARSE if len(plans) > 1 else 1.0), number) for number, plan in enumerate(plans)), reverse=True)
+    coarse = sorted(((upper(plan, COARSE if len(plans) > 1 else 1.0), number) for number, plan in enumerate(plans)), reverse=True)
     found = -math.inf
     for high, number in coarse:
         if high <= found:
