@@ -163,9 +163,13 @@ class Plan:
         upper = Composition(above, window, upper=True)
         lower = None
         if both:
+            tilt = self.saddle.tilt
+            lost = WIDTH * tilt * max(self.saddle.epsilon, 0.0) / len(lattices)
             laws = tuple(
-                (_lower_law(stretched(pair, -self._error), leaf, start, step, index, self.saddle.tilt), count)
-                for (pair, count), (leaf, _), (start, index) in zip(self._pairs, self._estimates.leaves, lattices, strict=True)
+                (_lower_law(stretched(pair, -self._error), leaf, start, step, index, (tilt, _size(law, tilt) - lost / count)), count)
+                for (pair, count), (leaf, _), (start, index), (law, _) in zip(
+                    self._pairs, self._estimates.leaves, lattices, above, strict=True
+                )
             )
             if all(len(law.masses) for law, _ in laws):
                 window, _ = self._window([law.start for law, _ in laws], step)
@@ -248,16 +252,20 @@ class Plan:
         return Window(saddle.tilt, low, last_point, size, kernel, before.tilt, after.tilt, self._jump, self._bulk), period
 
 
-def _lower_law(pair: Pair, leaf: Losses, start: float, step: float, index: Indices, tilt: float) -> GridLaw:
+def _lower_law(pair: Pair, leaf: Losses, start: float, step: float, index: Indices, aim: tuple[float, float]) -> GridLaw:
     """The lower law of one leaf, of several placements of its nodes the one that loses least.
 
     Atoms must not be below their nodes, nor so close above them that rounding hides it: hence 1e-9 of a step, or more of it where losses
     are large beside a step. What is inside one cell moves down to its node, unless a node is where those outcomes are when merged: nearly
     all of a sparse release may be at an end of its losses. (3.6)
+
+    Args:
+      aim: the tilt, and the size there from which on a law loses so little that another placement isn't worth its time.
     """
+    tilt, enough = aim
     below = max(1e-9 * step, _ATOM_ERROR * max((abs(atom) for atom in leaf.atoms), default=0.0))
     laws = [Lattice(pair, start - below, step, index).lower()]
-    if (moved := _merging(pair, leaf, start, step, index)) is not None:
+    if _size(laws[0], tilt) < enough and (moved := _merging(pair, leaf, start, step, index)) is not None:
         laws.append(moved.lower())
     return max(laws, key=lambda law: _size(law, tilt))
 

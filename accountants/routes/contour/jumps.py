@@ -238,13 +238,16 @@ def _releases(pairs: Pairs) -> Releases:
 def _laid(releases: Releases, plans: Iterator[Plan], log_delta: float, tolerance: float) -> Split:
     """The first plan's parts that can be laid. Where one part for any jumps decays too slowly, parts by their numbers may not."""
     refusal, gap, are_slow = TransformUnavailable("no cut separates its jumps from the rest"), math.inf, True
-    for number, plan in enumerate(plans):
-        deadline.check()
-        gap = gap if number else max(piece.gap for piece in plan.pieces)
-        try:
-            return Split(releases, plan, log_delta, tolerance)
-        except TransformUnavailable as refused:
-            refusal, are_slow = refused, are_slow and isinstance(refused, SlowDecay)
+    try:
+        for plan in plans:
+            deadline.check()
+            gap = max(piece.gap for piece in plan.pieces) if gap == math.inf else gap
+            try:
+                return Split(releases, plan, log_delta, tolerance)
+            except TransformUnavailable as refused:
+                refusal, are_slow = refused, are_slow and isinstance(refused, SlowDecay)
+    except SlowDecay as refused:
+        raise _Hopeless(refused.reason) from refused
     if are_slow and gap < _GOOD_GAP:
         raise _Hopeless(refusal.reason)
     raise refusal

@@ -18,7 +18,7 @@ from zetadp.accountants import deadline
 from zetadp.accountants.densities.heights import MOST_TERMS
 from zetadp.accountants.densities.transforms import TransformUnavailable
 from zetadp.accountants.densities.windowed import REACH, Cut
-from zetadp.accountants.routes.contour.parts import LARGEST_GAP, MOST_HEIGHTS, Jumps, Releases
+from zetadp.accountants.routes.contour.parts import LARGEST_GAP, MOST_HEIGHTS, Jumps, Releases, SlowDecay
 
 Floats = NDArray[np.float64]
 
@@ -117,7 +117,11 @@ class _Ranking:
         return None
 
     def unlike(self, apart: float) -> Iterator[Plan]:
-        """The best ones in their order, ``_MOST_TRIALS`` of each kind, without those that are much like an earlier one."""
+        """The best ones in their order, ``_MOST_TRIALS`` of each kind, without those that are much like an earlier one.
+
+        Raises:
+          SlowDecay: all would take too long.
+        """
         found: dict[bool, list[Plan]] = {False: [], True: []}
         while self._heap and self._heap[0][0] < _TOO_LONG:
             one = self._heap[0][2]
@@ -131,6 +135,8 @@ class _Ranking:
                 yield plan
             else:
                 self._price()
+        if self._heap and not any(found.values()):
+            raise SlowDecay("its jumps' moment function would take too many points")
 
     def _price(self) -> None:
         """Puts the first candidate where its cost belongs."""
