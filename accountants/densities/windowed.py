@@ -29,7 +29,7 @@ _ANALYTIC, _RISING = 0.96 * math.pi, 0.499 * math.pi
 """Angles up to which a mixture has no zero, and up to which its argument grows with height."""
 
 _LINE_SHARES = tuple(0.1 + 0.08 * k for k in range(12))
-_DECAY_SHARES, _SMALL_SHARES = (0.85, 0.6, 0.3, 0.1), (0.3, 1.0, 3.0, 10.0)
+_DECAY_SHARES, _SMALL_SHARES = (0.7, 0.35, 0.1), (0.3, 1.0, 3.0, 10.0)
 _REAL_SHARES = 0.1, 0.2, 0.35, 0.5, 0.75, 1.0
 
 

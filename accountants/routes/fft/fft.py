@@ -52,6 +52,7 @@ _FINER = 0.8  # of a step: another one is hardly finer
 _SURELY = 0.5
 """Share of the expected epsilon below which a direction's largest loss leaves it out."""
 
+_NOTHING = -math.inf, 0.0  # a lower end of log delta, or of epsilon, that says nothing
 _SMALL, _MOST_ROUNDS, _KEPT = 2**16, 5, 4
 
 
@@ -298,7 +299,7 @@ class FftProfile(PrivacyProfile):
                 answers[index] = found[index] or answers.get(index) or self._refined(index, plan, first, ends, not rough[index])
             top = max(live, key=lambda index: answers[index][1])
             low, high, layer = max(low for low, _, _ in answers.values()), answers[top][1], answers[top][2]
-            if high - low <= aim.allowed(high) or high == low or (not rough[top] and (layer.finest or _is_hopeless(layer))):
+            if high - low <= aim.allowed(high) or high == low or (not rough[top] and (layer.finest or _is_hopeless(layer, low))):
                 break
             if not rough[top]:
                 steps[top] = live[top].finer_step(layer.step, aim.allowed(high) / (high - low), aim.wider)
@@ -372,9 +373,9 @@ def _largest_upper(plans: Sequence[Plan], epsilon: float) -> float:
     return found
 
 
-def _is_hopeless(layer: Layer) -> bool:
-    """Whether a finer grid is hardly worth its time: there was no law below, and it isn't a small one any more."""
-    return layer.lower is None and layer.upper.window.size > _SMALL
+def _is_hopeless(layer: Layer, low: float) -> bool:
+    """Whether a finer grid is hardly worth its time: it isn't a small one, and there was no law below, or rounding hid all of it."""
+    return (layer.lower is None or low in _NOTHING) and layer.upper.window.size > _SMALL
 
 
 def _check_floor(log_delta: float) -> None:
