@@ -146,7 +146,7 @@ def epsilon(pairs: Pairs, log_delta: float) -> Ends:
         survey = survey if is_own or room == ROOMS[0] else Survey(releases, log_delta, room)
         # Where the losses on a lattice mislead, the survey's own bounds may not.
         start = survey.epsilon(guess) if is_own else guess
-        if is_own and start == guess:
+        if is_own and (start == guess or found[1] < math.inf):
             break
         try:
             found = _from(releases, survey, (start, log_delta), found)
@@ -155,8 +155,10 @@ def epsilon(pairs: Pairs, log_delta: float) -> Ends:
             break
         except TransformUnavailable as refused:
             refusal = refused
-        if found[1] - found[0] <= _KEPT * ENOUGH * found[1] < math.inf:
-            break
+        if found[1] < math.inf:
+            if found[1] - found[0] <= _KEPT * ENOUGH * found[1]:
+                break
+            guess = 0.5 * sum(found)
     if found == (0.0, math.inf):
         raise refusal
     return found

@@ -43,7 +43,7 @@ SMALLEST_DISTANCE, LARGEST_DISTANCE = 1e-12, 1e3
 MOST_RELEASES = 10**12
 """Beyond it only rounding, multiplied by the number of releases, would be visible."""
 
-_POOR = 0.1
+_POOR, _NEAR = 0.1, 0.01
 _HASTE = 1.6, 10.0
 """Where a grid takes long: by how much a step for epsilon may be larger, and how many times too wide a bracket is kept."""
 
@@ -192,7 +192,8 @@ class FftProfile(PrivacyProfile):
             low, high = self._from_largest(math.log(delta))
             if high - low <= self._width * high:
                 return Bound(lower=low, upper=high, route=self.route)
-        _check_floor(math.log(delta))
+        if math.log(delta) < SMALLEST_LOG_DELTA:
+            raise NumericalFloor("delta", delta, math.exp(SMALLEST_LOG_DELTA), "masses this small underflow on a lattice")
         with within_floats(self.route):
             low, high = self._epsilon(math.log(delta))
         if high == math.inf:
@@ -216,15 +217,17 @@ class FftProfile(PrivacyProfile):
             return low, epsilon_upper(layer.upper, log_delta)
 
         def bracket(plans: list[Plan]) -> tuple[float, float]:
-            # A direction has no larger epsilon than its largest loss: no grid is laid where that is surely below the other one's epsilon.
+            # No grid is laid where a direction's largest loss is surely below the other one's epsilon.
             expected = max(min(plan.saddle.epsilon, most) for plan, most in zip(plans, self._largest, strict=True))
             live = [plan if most > _SURELY * expected else None for plan, most in zip(plans, self._largest, strict=True)]
             low, high = self._bracket(live, ends, _Aim(lambda high: self._width * high, 0.0, *_HASTE))
             return low, max([high, *(most for most, plan in zip(self._largest, live, strict=True) if plan is None)])
 
-        low, high = bracket([Plan(side, *Estimates.for_delta(side, log_delta)) for side in self._sides])
-        if 0.0 < high < math.inf and high - low > _POOR * high:
-            # The estimate of epsilon was far off and the lattices are elsewhere: try again around the upper end.
+        plans = [Plan(side, *Estimates.for_delta(side, log_delta)) for side in self._sides]
+        low, high = bracket(plans)
+        is_elsewhere = all(abs(plan.saddle.epsilon - high) > _NEAR * high for plan in plans)
+        if 0.0 < high < math.inf and high - low > _POOR * high and is_elsewhere:
+            # The estimate of epsilon was far off: try again around the upper end.
             self._kept = [[] for _ in self._sides]
             again = bracket([Plan(side, *Estimates.for_epsilon(side, high)) for side in self._sides])
             low, high = max(low, again[0]), min(high, again[1])
@@ -376,11 +379,6 @@ def _largest_upper(plans: Sequence[Plan], epsilon: float) -> float:
 def _is_hopeless(layer: Layer, low: float) -> bool:
     """Whether a finer grid is hardly worth its time: it isn't a small one, and there was no law below, or rounding hid all of it."""
     return (layer.lower is None or low in _NOTHING) and layer.upper.window.size > _SMALL
-
-
-def _check_floor(log_delta: float) -> None:
-    if log_delta < SMALLEST_LOG_DELTA:
-        raise NumericalFloor("delta", math.exp(log_delta), math.exp(SMALLEST_LOG_DELTA), "masses this small underflow on a lattice")
 
 
 @final
