@@ -67,14 +67,32 @@ def epsilon_from_largest(pairs: Sequence[tuple[Pair, int]], log_delta: float) ->
 
     delta(eps) >= p (1 - e^{eps - l}) where l is the sum of the largest losses and p the probability of all of them. proofs/fft.md, 0
     """
+    found = _all_largest(pairs)
+    if found is None:
+        return 0.0
+    loss, log_probability = found
+    share = log_delta - log_probability
+    return max(0.0, (loss + math.log1p(-math.exp(share)) * (1.0 + 1e-12)) * (1.0 - 8.0 * UNIT)) if share < -1.0 else 0.0
+
+
+def log_delta_from_largest(pairs: Sequence[tuple[Pair, int]], epsilon: float) -> float:
+    """Lower bound on log delta(epsilon), as all releases together show their largest losses; -inf if that says nothing."""
+    found = _all_largest(pairs)
+    # What an epsilon is below the loss is rounded once.
+    if found is None or not (gap := (found[0] - epsilon) * (1.0 - 4.0 * UNIT)) > 0.0:
+        return -math.inf
+    value = math.log(-math.expm1(-gap))
+    return found[1] + value - 1e-14 * (1.0 + abs(value) + abs(found[1]))
+
+
+def _all_largest(pairs: Sequence[tuple[Pair, int]]) -> tuple[float, float] | None:
+    """(the sum of all largest losses, log of the probability of all), rounded down; None where a pair has no atom there."""
     found = [(largest_atom(pair), count) for pair, count in pairs]
     atoms = [(atom, count) for atom, count in found if atom is not None]
     if len(atoms) < len(found):
-        return 0.0
+        return None
     loss = math.fsum(count * atom[0] for atom, count in atoms) * (1.0 - 8.0 * UNIT)
-    log_probability = math.fsum(count * atom[1] for atom, count in atoms) * (1.0 + 8.0 * UNIT)
-    share = log_delta - log_probability
-    return max(0.0, (loss + math.log1p(-math.exp(share)) * (1.0 + 1e-12)) * (1.0 - 8.0 * UNIT)) if share < -1.0 else 0.0
+    return loss, math.fsum(count * atom[1] for atom, count in atoms) * (1.0 + 8.0 * UNIT)
 
 
 def largest_atom(pair: Pair) -> tuple[float, float] | None:

@@ -14,10 +14,10 @@ from zetadp.accountants import Grouped, PoissonSampled, Repeated, leaves, profil
 from zetadp.accountants.densities import LAPLACE
 from zetadp.accountants.densities.mixtures import Mixture
 from zetadp.accountants.grids.hockey_stick import reverse
-from zetadp.accountants.largest_loss import epsilon_from_largest, largest_atom, largest_loss
+from zetadp.accountants.largest_loss import epsilon_from_largest, largest_atom, largest_loss, log_delta_from_largest
 from zetadp.accountants.pairs import Pair
 from zetadp.accountants.routes.fft.fft import FftProfile
-from zetadp.accountants.routes.fft.near_largest import epsilon_near_largest
+from zetadp.accountants.routes.fft.near_largest import epsilon_near_largest, log_delta_near_largest, log_delta_upper
 
 
 def sampled(probability, scale, count, group=1):
@@ -144,6 +144,41 @@ def test_few_samples_near_their_largest_losses_need_no_grid(q, scale, count, del
     monkeypatch.setattr(FftProfile, "_epsilon", lambda *_: pytest.fail("a grid is laid"))
     bound = profile(sampled(q, scale, count)).epsilon(delta)
     assert 0.0 < bound.lower <= bound.upper <= bound.lower * (1.0 + 1e-6)
+
+
+@pytest.mark.parametrize("share", thinned([1e-3, 1e-5, 1e-8, 1e-11], every=2))
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(("q", "m"), thinned([(0.3, 0.7), (0.01, 0.2), (0.9, 1.0), (0.5, 5.0), (0.02, 6.0)], every=2))
+def test_delta_near_the_largest_losses_is_between_its_bounds_and_they_are_near(q, m, count, share):
+    pair = sampled_pair(q, m)
+    largest = count * largest_loss(pair)
+    epsilon = largest * (1.0 - share)
+    low, high = log_delta_from_largest([(pair, count)], epsilon), log_delta_upper([(pair, count)], largest, epsilon)
+    with mpmath.workdps(40):
+        truth = mpmath.log(exact_delta(q, m, count, mpmath.mpf(epsilon)))
+        assert low <= truth <= high
+    # They differ by the losses inside the gap, and by what the largest loss is known to, relative to the gap.
+    assert high - low <= 20.0 * share + 5e-12 / share
+
+
+@pytest.mark.parametrize(("q", "scale", "count", "delta"), [(0.5, 1.0, 2, 1e-5), (0.01, 5.0, 5, 1e-8), (0.9, 0.2, 3, 1e-5)])
+def test_delta_near_the_largest_losses_needs_no_grid(q, scale, count, delta, monkeypatch):
+    parts = leaves(sampled(q, scale, count))
+    epsilon = FftProfile(parts).epsilon(delta).upper
+    grid = FftProfile(parts)._log_delta(epsilon)
+    monkeypatch.setattr(FftProfile, "_log_delta", lambda *_: pytest.fail("a grid is laid"))
+    bound = FftProfile(parts).delta(epsilon)
+    assert bound.log_lower <= grid[1]
+    assert grid[0] <= bound.log_upper <= bound.log_lower + 1e-3
+
+
+def test_nothing_is_said_of_delta_far_below_the_largest_losses_or_without_them():
+    pair = sampled_pair(0.3, 0.7)
+    largest = 9 * largest_loss(pair)
+    assert log_delta_upper([(pair, 9)], largest, 0.5 * largest) == 0.0
+    assert log_delta_near_largest([((pair, 9),)], [largest], 0.5 * largest, 1e-6) is None
+    assert log_delta_near_largest([((pair, 9),)], [largest], largest, 1e-6) is None
+    assert log_delta_near_largest([((pair, 9),)], [math.inf], 1.0, 1e-6) is None
 
 
 def test_far_below_the_largest_losses_nothing_is_said_from_above():

@@ -25,7 +25,7 @@ from zetadp.accountants.largest_loss import epsilon_from_largest, largest_loss
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Pair, narrowed, widened
 from zetadp.accountants.profile import Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
-from zetadp.accountants.routes.fft.near_largest import epsilon_near_largest
+from zetadp.accountants.routes.fft.near_largest import epsilon_near_largest, log_delta_near_largest
 from zetadp.accountants.routes.rdp.rdp import leaf_steps
 from zetadp.accountants.routes.single.coupled import is_surely_zero, log_total_variation
 from zetadp.mechanisms.base import Step
@@ -239,7 +239,7 @@ class FftProfile(PrivacyProfile):
             return DeltaBound(log_lower=-math.inf, log_upper=-math.inf, route=self.route)
         with within_floats(self.route):
             known = self._silent_upper(epsilon)
-            low, high = known or self._log_delta(epsilon)
+            low, high = known or log_delta_near_largest(self._sides, self._largest, epsilon, self._width) or self._log_delta(epsilon)
         high = min(high, log_total_variation(self._parts))
         if low == -math.inf and known is None:
             self._silent.append((epsilon, high))
