@@ -230,6 +230,8 @@ WIDE = [
     Question(4e-6, 1.7, 25_600, 8e-282),
     Question(1.0, 8.0, 4, 1e-297, sizes=(19, 1_686_662)),
     Question(1.0, 2.1, 2, 4.4e-282, sizes=(1, 2_330_505)),
+    Question(3.235e-7, 0.9257, 861_212, 5.81e-261, group=4, adjacency=REPLACE_ONE),
+    Question(8.993e-7, 1.182, 52, 5.78e-203, group=2, adjacency=REPLACE_ONE),
 ]
 """Of the kinds of random points with extremes that had no bracket, or one of more than 1e-5."""
 

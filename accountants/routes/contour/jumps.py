@@ -21,7 +21,8 @@ from zetadp.accountants.grids.layout import Estimates
 from zetadp.accountants.pairs import Pair
 from zetadp.accountants.routes.contour.ends import Ends, agreed, around
 from zetadp.accountants.routes.contour.parts import Aim, Part, Releases, SlowDecay, log_beyond, log_binomial
-from zetadp.accountants.routes.contour.survey import ROOMS, Piece, Plan, Survey
+from zetadp.accountants.routes.contour.ranking import GOOD_GAP, Piece, Plan
+from zetadp.accountants.routes.contour.survey import ROOMS, Survey
 from zetadp.mechanisms.numerics.logspace import log_add
 
 _ROUNDS = 3
@@ -31,10 +32,10 @@ _DEEPEST = 1e4
 ENOUGH = 1e-6
 """A bracket as narrow as this share of epsilon isn't laid again."""
 
-_GOOD_GAP = 4.0
 _KEPT = 8.0
 """Or one this many times as wide by another survey: it takes as long again."""
 
+_NEAR = 0.01
 _ROUNDED, _NEAR_NATS = 20.0, 0.5
 """A bracket so many tolerances wide is rounding's, and no other plan this near has less."""
 
@@ -146,7 +147,7 @@ def epsilon(pairs: Pairs, log_delta: float) -> Ends:
         survey = survey if is_own or room == ROOMS[0] else Survey(releases, log_delta, room)
         # Where the losses on a lattice mislead, the survey's own bounds may not.
         start = survey.epsilon(guess) if is_own else guess
-        if is_own and (start == guess or found[1] < math.inf):
+        if is_own and (start == guess or _is_near(found)):
             break
         try:
             found = _from(releases, survey, (start, log_delta), found)
@@ -155,13 +156,17 @@ def epsilon(pairs: Pairs, log_delta: float) -> Ends:
             break
         except TransformUnavailable as refused:
             refusal = refused
-        if found[1] < math.inf:
-            if found[1] - found[0] <= _KEPT * ENOUGH * found[1]:
-                break
-            guess = 0.5 * sum(found)
+        if found[1] - found[0] <= _KEPT * ENOUGH * found[1] < math.inf:
+            break
+        guess = 0.5 * sum(found) if _is_near(found) else guess
     if found == (0.0, math.inf):
         raise refusal
     return found
+
+
+def _is_near(found: Ends) -> bool:
+    """Whether a bracket's middle is a better guess than one by losses on a lattice."""
+    return found[1] - found[0] <= _NEAR * found[1] < math.inf
 
 
 def _from(releases: Releases, survey: Survey, start: tuple[float, float], found: Ends) -> Ends:
@@ -250,6 +255,6 @@ def _laid(releases: Releases, plans: Iterator[Plan], log_delta: float, tolerance
                 refusal, are_slow = refused, are_slow and isinstance(refused, SlowDecay)
     except SlowDecay as refused:
         raise _Hopeless(refused.reason) from refused
-    if are_slow and gap < _GOOD_GAP:
+    if are_slow and gap < GOOD_GAP:
         raise _Hopeless(refusal.reason)
     raise refusal

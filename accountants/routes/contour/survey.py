@@ -5,10 +5,8 @@ Estimates choose where a jump begins, where P ends, how many jumps matter and ea
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, final
 
 import numpy as np
@@ -18,12 +16,10 @@ from zetadp.accountants import deadline
 from zetadp.accountants.densities.heights import MOST_TERMS
 from zetadp.accountants.densities.transforms import TransformUnavailable
 from zetadp.accountants.densities.windowed import REACH, Cut
-from zetadp.accountants.routes.contour.parts import LARGEST_GAP, MOST_HEIGHTS, Jumps, Releases, SlowDecay
+from zetadp.accountants.routes.contour.parts import LARGEST_GAP, MOST_HEIGHTS, Jumps, Releases
+from zetadp.accountants.routes.contour.ranking import TOO_LONG, Candidate, Piece, Plan, Ranking
 
 Floats = NDArray[np.float64]
-
-_MOST_TRIALS = 3
-"""Plans of each kind that are worth a trial."""
 
 _MOST_JUMPS = 40
 """In one part of its own."""
@@ -32,10 +28,10 @@ _SHARES = np.array([0.0, 0.1, 0.25, 0.5, 0.75, 1.0])
 _STEEPER = np.array([1.0, 2.0, 5.0, 12.0, 30.0])
 _CENTRES, _FINER = 24, np.arange(-17, 18) / 18.0
 _NEAR = np.array([-1.5, -1.0, -0.7, -0.5, -0.35, -0.25, -0.17, -0.1, -0.05])
-_APART, _STEEPER_BY = 0.17, 1.5
-"""Steps between centres, and a factor of steepness: where one plan fails, so do those that are nearer to it."""
+_APART = 0.17
+"""Steps between centres: where one plan fails, so do those that are nearer to it."""
 _NODES, _TILTS = 3200, 192
-_SURELY, _TOO_LONG, _BULK_SHARES = (1.5, 12.0), 1000.0, (1.0, 3.0)
+_SURELY, _BULK_SHARES = (1.5, 12.0), (1.0, 3.0)
 """By how many times too many points or terms are surely too many, of jumps and of a bulk."""
 
 _SPARSE = 4
@@ -53,99 +49,6 @@ _FALLEN, _ALIAS_NATS, _LINE_NATS, _FEW_TERMS = 18.0, 19.0, 24.0, 1e6
 
 
 @final
-class Piece(NamedTuple):
-    """A part as planned, with the distance that its aliases need."""
-
-    jumps: Jumps
-    tilt: float
-    end: float
-    gap: float
-    period: float
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Where jumps begin, the pieces that matter, those of fewer and of at least so many jumps, and the epsilon."""
-
-    centre: float
-    steepness: float
-    pieces: tuple[Piece, ...]
-    below: tuple[Piece, ...]
-    above: Piece | None
-    epsilon: float
-
-    @property
-    def is_numbered(self) -> bool:
-        """Whether each part has its number of jumps, or the last one any."""
-        return self.pieces[-1].jumps.number is not None
-
-
-@final
-class _Candidate(NamedTuple):
-    """A plan, its score without what it costs, and that: lower scores are better."""
-
-    score: float
-    plan: Plan
-    cost: Callable[[], float]
-
-
-@final
-class _Ranking:
-    """Candidates by their scores, of which only the best ones' costs are found."""
-
-    def __init__(self, candidates: Iterable[_Candidate]) -> None:
-        self._heap: list[tuple[float, int, _Candidate | Plan]] = []
-        self._number = 0
-        self.add(candidates)
-
-    def add(self, candidates: Iterable[_Candidate]) -> None:
-        """More of them."""
-        for one in candidates:
-            self._push(one.score, one)
-
-    def _push(self, score: float, one: _Candidate | Plan) -> None:
-        self._number += 1
-        heapq.heappush(self._heap, (score, self._number, one))
-
-    def first(self) -> Plan | None:
-        """The best one, were time of no account."""
-        while self._heap:
-            one = self._heap[0][2]
-            if isinstance(one, Plan):
-                return one
-            self._price()
-        return None
-
-    def unlike(self, apart: float) -> Iterator[Plan]:
-        """The best ones in their order, ``_MOST_TRIALS`` of each kind, without those that are much like an earlier one.
-
-        Raises:
-          SlowDecay: all would take too long.
-        """
-        found: dict[bool, list[Plan]] = {False: [], True: []}
-        while self._heap and self._heap[0][0] < _TOO_LONG:
-            one = self._heap[0][2]
-            plan = one if isinstance(one, Plan) else one.plan
-            same = found[plan.is_numbered]
-            if len(same) == _MOST_TRIALS or any(_is_like(plan, other, apart) for other in same):
-                heapq.heappop(self._heap)
-            elif isinstance(one, Plan):
-                heapq.heappop(self._heap)
-                same.append(plan)
-                yield plan
-            else:
-                self._price()
-        if self._heap and not any(found.values()):
-            raise SlowDecay("its jumps' moment function would take too many points")
-
-    def _price(self) -> None:
-        """Puts the first candidate where its cost belongs."""
-        score, _, one = heapq.heappop(self._heap)
-        assert isinstance(one, _Candidate)
-        if (cost := one.cost()) < math.inf:
-            self._push(score + cost, one.plan)
-
-
 class _Sized(NamedTuple):
     """A cut with logarithms of Chernoff's bounds at epsilon 0, by tilt: ``exactly`` so many jumps and, last, any; ``at_least`` so many."""
 
@@ -195,7 +98,7 @@ class Survey:
         sized = self._everywhere(epsilon)
         if not sized:
             return
-        found = _Ranking(one for cut in sized for one in self._chosen(cut, epsilon))
+        found = Ranking(one for cut in sized for one in self._chosen(cut, epsilon))
         first = found.first()
         if first is not None:
             best = first.centre
@@ -285,7 +188,7 @@ class Survey:
             [at_least, np.full(_TILTS, -math.inf if count < _MOST_JUMPS else math.inf)]
         ) - kernel
 
-    def _chosen(self, sized: _Sized, epsilon: float) -> Iterator[_Candidate]:
+    def _chosen(self, sized: _Sized, epsilon: float) -> Iterator[Candidate]:
         """The plans for a cut that may be worth a trial: one part for any jumps, and one for each number of them."""
         short, log_delta = sized.cut, self._log_delta
         places, bounds = _least(sized.exactly - self._tilts * epsilon, self._tilts)
@@ -306,10 +209,10 @@ class Survey:
             if not gap < LARGEST_GAP:
                 continue
             plan = Plan(short.centre, short.steepness, pieces, below, above, epsilon)
-            yield _Candidate(max(gap - _EASY, 0.0) + 0.2 * len(pieces), plan, lambda plan=plan: self._cost(plan))
+            yield Candidate(max(gap - _EASY, 0.0) + 0.2 * len(pieces), plan, lambda plan=plan: self._cost(plan))
 
     def _cost(self, plan: Plan) -> float:
-        """What so many points add to a plan's score; ``_TOO_LONG`` more where they, or their nodes, are surely too many."""
+        """What so many points add to a plan's score; ``TOO_LONG`` more where they, or their nodes, are surely too many."""
         terms, more = 0.0, 0.0
         for piece in plan.pieces:
             cut = Cut(plan.centre, plan.steepness, piece.end)
@@ -317,7 +220,7 @@ class Survey:
             nodes = self._nodes(cut, piece)
             surely = _SURELY[piece.jumps.number == 0]
             if not (points < surely * MOST_HEIGHTS and points * nodes < surely * MOST_TERMS):
-                more = _TOO_LONG
+                more = TOO_LONG
             terms += points * nodes
         return max(math.log(terms / _FEW_TERMS), 0.0) + more
 
@@ -382,11 +285,6 @@ class Survey:
             share = need / (piece.jumps.number or 1)
             height = float(np.max(np.maximum(sizes + share, 0.0) / np.maximum(slopes * y, 1e-300)))
         return height * piece.period / (2.0 * math.pi)
-
-
-def _is_like(one: Plan, other: Plan, apart: float) -> bool:
-    is_near = abs(one.centre - other.centre) < apart and len(one.pieces) == len(other.pieces)
-    return is_near and abs(math.log(one.steepness / other.steepness)) <= math.log(_STEEPER_BY)
 
 
 def _least(heights: Floats, tilts: Floats) -> tuple[NDArray[np.int64], Floats]:
