@@ -163,14 +163,15 @@ class Part:
         own, other = float(self._own.log_moments[0]), float(self._other.log_moments[0])
         count, fall = self._releases.count, need + self._gap + 6.0
         limits = t * aim.epsilon + np.log(math.pi * heights) + aim.log_delta - need
-        jumps = (lambda _: other) if self._jumps.number == 0 else self._rest.log_decay(t, other, (fall, 1))
+        decay = None if self._jumps.number == 0 else self._rest.log_decay(t, other, (fall, 1))
 
         def first(bulk: Callable[[float], float]) -> tuple[int, float] | None:
             """The first height from which on little enough is left, with the bound; None if there is none."""
 
             def size(place: int) -> float:
                 height = float(heights[place])
-                return float(self._log_size(np.array([bulk(height)]), np.array([jumps(height)]))[0])
+                jumps = other if decay is None else decay(height)
+                return float(self._log_size(np.array([bulk(height)]), np.array([jumps]))[0])
 
             # Bounds fall with the height: where the last one isn't enough none is.
             low, high, found = -1, heights.size - 1, size(heights.size - 1)

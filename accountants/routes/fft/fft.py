@@ -48,7 +48,6 @@ _HASTE = 1.6, 10.0
 """Where a grid takes long: by how much a step for epsilon may be larger, and how many times too wide a bracket is kept."""
 
 _FINER = 0.8  # of a step: another one is hardly finer
-
 _SURELY = 0.5
 """Share of the expected epsilon below which a direction's largest loss leaves it out."""
 
@@ -157,9 +156,10 @@ def merged(parts: Mapping[Leaf, int]) -> tuple[tuple[Pair, int], ...]:
 
 @final
 class _Aim(NamedTuple):
-    """How wide a bracket may be, given its upper end; the epsilon below which that no longer falls with epsilon; and ``_HASTE``."""
+    """How wide a bracket may be: a share of its upper end, or so much; the epsilon below which that no longer falls; and ``_HASTE``."""
 
-    allowed: Callable[[float], float]
+    share: float
+    fixed: float
     least: float
     wider: float
     enough: float
@@ -220,7 +220,7 @@ class FftProfile(PrivacyProfile):
             # No grid is laid where a direction's largest loss is surely below the other one's epsilon.
             expected = max(min(plan.saddle.epsilon, most) for plan, most in zip(plans, self._largest, strict=True))
             live = [plan if most > _SURELY * expected else None for plan, most in zip(plans, self._largest, strict=True)]
-            low, high = self._bracket(live, ends, _Aim(lambda high: self._width * high, 0.0, *_HASTE))
+            low, high = self._bracket(live, ends, _Aim(self._width, 0.0, 0.0, *_HASTE))
             return low, max([high, *(most for most, plan in zip(self._largest, live, strict=True) if plan is None)])
 
         plans = [Plan(side, *Estimates.for_delta(side, log_delta)) for side in self._sides]
@@ -282,7 +282,7 @@ class FftProfile(PrivacyProfile):
             return low, log_delta_bound(layer.upper, epsilon)
 
         # Delta to a share of WIDTH, or as well as epsilon is known to one.
-        return self._bracket(plans, ends, _Aim(lambda _: self._width * max(epsilon * tilt, 1.0), 1.0 / tilt, 1.0, 1.0))
+        return self._bracket(plans, ends, _Aim(0.0, self._width * max(epsilon * tilt, 1.0), 1.0 / tilt, 1.0, 1.0))
 
     def _bracket(self, plans: Sequence[Plan | None], ends: Callable[[Layer], tuple[float, float]], aim: _Aim) -> tuple[float, float]:
         """(largest lower end, largest upper end) over the directions; the direction with the larger one is refined until it suffices.
@@ -302,12 +302,13 @@ class FftProfile(PrivacyProfile):
                 answers[index] = found[index] or answers.get(index) or self._refined(index, plan, first, ends, not rough[index])
             top = max(live, key=lambda index: answers[index][1])
             low, high, layer = max(low for low, _, _ in answers.values()), answers[top][1], answers[top][2]
-            if high - low <= aim.allowed(high) or high == low or (not rough[top] and (layer.finest or _is_hopeless(layer, low))):
+            allowed = aim.share * high + aim.fixed
+            if high - low <= allowed or high == low or (not rough[top] and (layer.finest or _is_hopeless(layer, low))):
                 break
             if not rough[top]:
-                steps[top] = live[top].finer_step(layer.step, aim.allowed(high) / (high - low), aim.wider)
+                steps[top] = live[top].finer_step(layer.step, allowed / (high - low), aim.wider)
                 step, size = live[top].reachable(steps[top])
-                if step > _FINER * layer.step or (size > MANY_POINTS and high - low <= aim.enough * aim.allowed(high)):
+                if step > _FINER * layer.step or (size > MANY_POINTS and high - low <= aim.enough * allowed):
                     break
             rough[top] = False
             deadline.check()
