@@ -13,7 +13,7 @@ from zetadp.accountants.allocation.ratio import Ratio
 from zetadp.accountants.allocation.series import Series
 from zetadp.accountants.allocation.summand import ETA
 from zetadp.accountants.arithmetic import UNIT
-from zetadp.accountants.densities import GAUSSIAN, Density, Floats
+from zetadp.accountants.densities import Density, Floats
 from zetadp.accountants.densities.mixtures import Mixture
 
 FEWEST_STEPS = 4
@@ -26,7 +26,7 @@ _REMAINDER = 4.0 * UNIT
 
 def ratios_of(base: Density, copies: Mixture, steps: int, is_forward: bool) -> tuple[Ratio, Ratio] | None:
     """(a ratio with a curve above that of the base's copies, one below), by ``STRETCH`` and the weights' rounding; None on a grid only."""
-    if base is not GAUSSIAN or steps < FEWEST_STEPS:
+    if not base.is_normal or steps < FEWEST_STEPS:
         return None
     # Larger copies make calls larger and puts smaller.
     off = 0.0 if len(copies.weights) == 1 else _REMAINDER if is_forward else -_REMAINDER

@@ -36,6 +36,7 @@ class GaussianDensity(LocationDensity):
     name = "Gaussian"
     norm = "l2"
     has_atoms = False
+    is_normal = True
     has_transform = True
     dp_accounting_name = "gaussian"
     underflow = 38.0
