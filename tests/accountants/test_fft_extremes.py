@@ -6,14 +6,15 @@ import math
 
 import numpy as np
 import pytest
+from scipy import special
 
-from tests.accountants.events import laplace, replace_one_gaussian, training
+from tests.accountants.events import fixed_size, laplace, replace_one_gaussian, training
 from tests.selection import chosen
 from zetadp.accountants import Grouped, PoissonSampled, Repeated, profile
 from zetadp.accountants.dominating import pair_of
 from zetadp.accountants.events import leaves
 from zetadp.accountants.grids.convolution import TiltedLaw
-from zetadp.accountants.grids.grid import GridLaw
+from zetadp.accountants.grids.grid import GridLaw, _chain, _mended
 from zetadp.accountants.grids.layers import Plan
 from zetadp.accountants.grids.layout import Estimates
 from zetadp.accountants.pairs import widened
@@ -106,3 +107,33 @@ def test_weights_that_vanish_have_no_part_in_what_wraps_around():
     assert tilted.weights[0] == 0.0
     assert tilted.log_moment(-0.5, slice(None)) == pytest.approx(-1000.0, abs=1e-6)
     assert tilted.log_moment(0.5, slice(None)) >= 1000.0
+
+
+def test_a_direction_whose_losses_end_before_epsilon_is_left_out() -> None:
+    # With one direction's grid around its largest loss of 1.15, far from this epsilon, the bracket was [0.116, 0.533].
+    bound = profile(fixed_size(18466, 201895, 0.2, 12), accountant="fft").delta(109.0)
+    assert 0.0 < bound.log_upper - bound.log_lower < 1e-5
+    # A record moves the noise by 10 deviations, so that but for 1e-6 it shows how often it was drawn: k times it is a normal loss.
+    q, total = 18466 / 201895, 0.0
+    for k in range(1, 13):
+        mean, deviation = k * (50.0 + math.log(q)) + (12 - k) * math.log1p(-q), 10.0 * math.sqrt(k)
+        z = (mean - 109.0) / deviation
+        delta = special.ndtr(z) - math.exp(109.0 - mean + 0.5 * deviation**2 + special.log_ndtr(z - deviation))
+        total += math.comb(12, k) * q**k * (1.0 - q) ** (12 - k) * float(delta)
+    assert math.exp(bound.log_upper) == pytest.approx(total, rel=3e-5)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_mending_around_removed_nodes_finds_what_the_whole_curve_says(seed):
+    generator = np.random.default_rng(seed)
+    nodes = np.sort(generator.uniform(0.0, 3.0, 400))
+    curve = np.maximum.reduce([at - np.exp(nodes) * at / np.exp(1.5 + at) for at in np.linspace(-2.0, 3.0, 60)])
+    # Some are so low that many of their neighbours are above chords through them; one is so high that it is alone.
+    curve[generator.choice(np.arange(5, 395), 3, replace=False)] -= generator.uniform(0.0, 0.2, 3)
+    curve[200] += 0.5
+    slopes = np.diff(curve) / np.diff(np.exp(nodes))
+    above = 1 + np.flatnonzero(np.diff(slopes) < 0.0)
+    kept = np.delete(np.arange(400), above)
+    whole = _chain(np.arange(400), nodes, curve)
+    assert len(whole) < len(kept)
+    assert _mended(kept, nodes, curve, np.searchsorted(kept, above)).tolist() == whole.tolist()
