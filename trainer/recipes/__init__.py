@@ -54,7 +54,7 @@ from zetadp.trainer.recipes.spectral_transfer import (
     SPECTRAL_TRANSFER_CIFAR100,
     SPECTRAL_TRANSFER_FEATURES,
 )
-from zetadp.trainer.recipes.standardised import CIFAR10_STANDARDISED, MNIST_STANDARDISED
+from zetadp.trainer.recipes.standardised import CIFAR10_STANDARDISED, MNIST_STANDARDISED, MNIST_STANDARDISED_LENET_5
 
 RECIPES: tuple[Recipe, ...] = (
     DIGITS,
@@ -67,6 +67,7 @@ RECIPES: tuple[Recipe, ...] = (
     PHASE_MNIST_FEDERATED,
     MNIST_REAL,
     MNIST_STANDARDISED,
+    MNIST_STANDARDISED_LENET_5,
     CIFAR10_COMPLEX,
     CIFAR10_REAL_PAIRS,
     CIFAR10_REAL,

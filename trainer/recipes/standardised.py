@@ -61,6 +61,56 @@ MNIST_STANDARDISED = Recipe(
 )
 
 
+def _lenet_5() -> Sequential:
+    def behind(groups: int) -> tuple[LayerSpec, ...]:
+        return GroupNorm(groups=groups), Activation(name="relu"), MaxPool(kernel=2, stride=2)
+
+    layers: tuple[LayerSpec, ...] = (
+        Unflatten(channels=1, height=28, width=28),
+        Convolution(outputs=6, kernel=5, padding=2, standardised=True),
+        *behind(2),
+        Convolution(outputs=16, kernel=5, standardised=True),
+        *behind(4),
+        Flatten(),
+        Linear(outputs=120, standardised=True),
+        Activation(name="relu"),
+        Linear(outputs=84, standardised=True),
+        Activation(name="relu"),
+        Linear(outputs=10),
+    )
+    return Sequential(numbers="real", layers=layers, head="none")
+
+
+MNIST_STANDARDISED_LENET_5 = Recipe(
+    name="mnist_standardised_lenet_5",
+    title="MNIST, epsilon 2, raw pixels: LeNet-5 with weight standardisation",
+    paper=None,
+    reference="De, Berrada, Hayes, Smith and Balle 2022, arXiv:2204.13650, on a small scale; LeCun, Bottou, Bengio and Haffner 1998",
+    spec=ZetaDpSgd(
+        data=Mnist(folder="mnist"),
+        model=_lenet_5(),
+        optimizer=Sgd(learning_rate=2.0, momentum=0.9, schedule=Cosine()),
+        privacy=PrivacyTarget(adjacency=Adjacency.ADD_REMOVE, unit="image", delta=1e-5, epsilon=2.0),
+        clipping_bound=0.5,
+        expected_batch_size=4096,
+        steps=200,
+        evaluation=PublicHeldOut(),
+    ),
+    hyper_parameters=(
+        "ours: the convolutions and connected layers of LeNet-5 with ReLU, group norm and maxima of 2 x 2, SGD at 2 with momentum 0.9 and "
+        "cosine decay, 200 steps on expected lots of 4096, clipping norm 0.5"
+    ),
+    declared=MNIST_STANDARDISED.declared,
+    differences=(
+        "not of a paper: LeNet-5 has scaled tanh, trained subsampling and Gaussian outputs, and no norms",
+        "activation and lots were chosen by three trainings on 54000 of the training images, measured on the other 6000, which no "
+        "guarantee counts: .967 with tanh and no group norm on lots of 2048, .975 with ReLU and group norm, .978 on lots of 4096; no "
+        "held-out record was used",
+    ),
+    original_data=MNIST_STANDARDISED.original_data,
+)
+
+
 def _colour_network() -> Sequential:
     def behind() -> tuple[LayerSpec, ...]:
         return GroupNorm(groups=4), Activation(name="relu"), MaxPool(kernel=2, stride=2)
