@@ -271,7 +271,7 @@ def test_filled_rows_change_no_output_and_no_slope(bias: bool, dtype: torch.dtyp
     torch.manual_seed(1)
     layer = nn.Linear(7, 3, bias=bias, dtype=dtype)
     values = torch.randn(4, 2, 7, dtype=dtype, requires_grad=True)
-    filled, plain = linear_of_whole_rows(layer, values), layer(values)
+    filled, plain = linear_of_whole_rows(values, layer.weight, layer.bias), layer(values)
     assert torch.allclose(filled, plain, rtol=1e-5, atol=1e-6)
     slopes = [torch.autograd.grad(outputs.abs().sum(), values)[0] for outputs in (filled, plain)]
     assert torch.allclose(*slopes, rtol=1e-5, atol=1e-6)

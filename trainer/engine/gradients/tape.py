@@ -18,6 +18,7 @@ from torch.nn.functional import pad
 
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.layers.linear import ComplexLinear
+from zetadp.trainer.layers.products import linear
 from zetadp.trainer.layers.rules.base import Use
 
 ROW_BYTES = 16
@@ -109,8 +110,8 @@ class Tape:
             # What all records share (places in a sequence, say) goes through a layer once for each, so that its gradient is each record's.
             inputs = (inputs[0].expand(*self._rows, *inputs[0].shape[1:]),)
         module = self._modules[name]
-        if self._fills_rows and type(module) in (nn.Linear, ComplexLinear):
-            forward = partial(linear_of_whole_rows, module)
+        if type(module) in (nn.Linear, ComplexLinear) and _is_plain(module, forward):
+            forward = partial(_linear, module, self._fills_rows)
         ends_here = len(inputs) == 1 and isinstance(inputs[0], Tensor) and not inputs[0].requires_grad
         with _differentiable(module) if ends_here else nullcontext():
             output = forward(*inputs, **named)
@@ -132,15 +133,26 @@ class Tape:
         self._calls[name].append(_Call(inputs[0].detach(), inputs[0]._version, place))
 
 
-def linear_of_whole_rows(module: nn.Module, values: Tensor) -> Tensor:
+def _is_plain(module: nn.Module, forward: Callable[..., Tensor]) -> bool:
+    """Whether it does what its type does, and nobody asks for its parameters' gradients."""
+    return getattr(forward, "__func__", None) is type(module).forward and not any(
+        own is not None and own.requires_grad for own in module._parameters.values()
+    )
+
+
+def _linear(module: nn.Module, fills_rows: bool, values: Tensor) -> Tensor:
+    weight, bias = cast("Tensor", module.weight), cast("Tensor | None", module.bias)
+    return linear_of_whole_rows(values, weight, bias) if fills_rows else linear(values, weight, bias)
+
+
+def linear_of_whole_rows(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     r"""A linear layer's outputs, of inputs and weights whose rows are filled up with zeros to a multiple of ``ROW_BYTES``.
 
     Where rows begin at any number a library may add some of them in another order than others, by their place in memory.
     """
-    weight, bias = cast("Tensor", module.weight), cast("Tensor | None", module.bias)
     if missing := -values.shape[-1] % (ROW_BYTES // values.element_size()):
         values, weight = pad(values, (0, missing)), pad(weight, (0, missing))
-    return nn.functional.linear(values, weight, bias)
+    return linear(values, weight, bias)
 
 
 @contextmanager

@@ -7,13 +7,14 @@ or from the gradients themselves, whichever takes fewer multiplications. The cli
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import final
 
 import torch
 from torch import Tensor, nn
 
 from zetadp.trainer.layers.flat_parameters import as_real
+from zetadp.trainer.layers.products import is_fast, planes, product, turned
 from zetadp.trainer.layers.rules.base import (
     COMPLEX,
     REAL,
@@ -99,13 +100,16 @@ def _write(into: Tensor, dtype: torch.dtype, write: Callable[[Tensor], None]) ->
 
 def _write_products(g: Tensor, factors: Tensor, a: Tensor, into: Tensor, at_once: int) -> None:
     """The sum of products of ``at_once`` units each, which are weighted where they are multiplied: not all of them are held at once."""
-    part, units = torch.empty_like(into), a.shape[0]
+    parts = [slice(first, first + at_once) for first in range(0, len(a), at_once)]
+    if _is_fast(g, a, at_once):
+        _write_fast(((scaled_rows(g[own], factors[own]), a[own]) for own in parts), into)
+        return
+    part = torch.empty_like(into)
     # As real numbers: adding complex ones multiplies them by 1 first.
     sums, added_to = as_real(part), as_real(into)
-    for first in range(0, units, at_once):
-        own = slice(first, first + at_once)
-        torch.mm(scaled_rows(g[own], factors[own]).mH, a[own], out=part if first else into)
-        if first:
+    for own in parts:
+        torch.mm(scaled_rows(g[own], factors[own]).mH, a[own], out=part if own.start else into)
+        if own.start:
             added_to += sums
     if into.is_complex():
         into.conj_physical_()
@@ -113,10 +117,27 @@ def _write_products(g: Tensor, factors: Tensor, a: Tensor, into: Tensor, at_once
 
 def _write_product(weighted: Tensor, a: Tensor, into: Tensor) -> None:
     """g^T conj(a)."""
-    if a.shape[0] <= into.shape[0] or not a.is_complex():
+    if _is_fast(weighted, a, len(a)):
+        _write_fast([(weighted, a)], into)
+    elif a.shape[0] <= into.shape[0] or not a.is_complex():
         torch.mm(weighted.t(), a.conj(), out=into)  # copies the conjugate of a
     else:
         torch.mm(weighted.mH, a, out=into).conj_physical_()
+
+
+def _is_fast(g: Tensor, a: Tensor, at_once: int) -> bool:
+    return is_fast((4 if a.is_complex() else 1) * g.shape[1], a.shape[1], at_once, g, a)
+
+
+def _write_fast(parts: Iterable[tuple[Tensor, Tensor]], into: Tensor) -> None:
+    """The sum of g^T conj(a), one part after the other, by real products: g conj(a) = g_r conj(a) + g_i (i conj(a))."""
+    total = as_real(into).flatten(1)
+    for i, (g, a) in enumerate(parts):
+        found = product(planes(g).t(), turned(a)) if a.is_complex() else product(g.t(), a)
+        if i:
+            total += found
+        else:
+            total.copy_(found)
 
 
 @final

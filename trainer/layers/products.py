@@ -1,0 +1,90 @@
+r"""Matrix products of float32 on processors, by oneDNN where that pays.
+
+torch's own go to a library that uses half the width of some makers' processors (AVX2 where there is AVX-512): there oneDNN takes 0.42 of
+the time. Both multiply and add in float32, in an order of their own that depends on the shapes alone; ``trainer.engine.products`` switches
+short cuts off for both.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast, final
+
+import torch
+from torch import Tensor, nn
+
+LARGE_PRODUCT = 2**22
+"""Multiplications from which on it pays: a smaller product is over before the call has found its kernel."""
+
+_HAS_WIDE = torch.backends.mkldnn.is_available() and torch.backends.cpu.get_cpu_capability() == "AVX512"  # type: ignore[no-untyped-call]
+_LINEAR: Any = torch.ops.mkldnn._linear_pointwise if _HAS_WIDE else None
+
+
+def is_fast(rows: int, columns: int, common: int, *of: Tensor) -> bool:
+    """Whether ``product`` is the faster way for real products of these sizes, and can be called with these tensors."""
+    if _LINEAR is None or rows * common * columns < LARGE_PRODUCT:
+        return False
+    return all(one.device.type == "cpu" and one.dtype in (torch.float32, torch.complex64) for one in of)
+
+
+def product(first: Tensor, second: Tensor, bias: Tensor | None = None) -> Tensor:
+    """first @ second + bias: (m, k) and (k, n) -> (m, n), float32 on a processor. Without autograd."""
+    return cast("Tensor", _LINEAR(first, second.t(), bias, "none", [], ""))
+
+
+def planes(values: Tensor) -> Tensor:
+    """(m, n) complex -> (2 m, n): real parts above imaginary ones."""
+    return torch.cat((values.real, values.imag))
+
+
+def turned(values: Tensor) -> Tensor:
+    """(m, n) complex -> (2 m, 2 n), pairs: conj(z) above i conj(z), whose products with a w in pairs are Re(z w) and Im(z w)."""
+    pair = values.new_empty(2, *values.shape)
+    torch.conj_physical(values, out=pair[0])
+    torch.mul(pair[0], 1j, out=pair[1])
+    return pairs(pair.flatten(0, 1))
+
+
+def pairs(values: Tensor) -> Tensor:
+    """(m, n) complex -> (m, 2 n), a view where it isn't lazily conjugated: each real part before its imaginary one."""
+    return torch.view_as_real(values.resolve_conj()).flatten(1)
+
+
+def linear(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    r"""``nn.functional.linear``, real or complex, by ``product`` where that is the faster way.
+
+    Only the gradient of ``values`` passes: weight and bias are constants, and the output counts as differentiable all the same.
+    """
+    parts = 4 if weight.is_complex() else 1
+    if (
+        values.dim() != 2
+        or torch.is_autocast_enabled("cpu")
+        or not is_fast(parts * len(values), weight.shape[0], weight.shape[1], values, weight)
+    ):
+        return nn.functional.linear(values, weight, bias)
+    constants = (weight.detach(), None if bias is None else bias.detach())
+    return cast("Tensor", _Linear.apply(values, *constants, torch.empty(0, requires_grad=True)))  # type: ignore[no-untyped-call]
+
+
+@final
+class _Linear(torch.autograd.Function):
+    """The last argument makes autograd follow an output whose input needs no gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, weight: Tensor, bias: Tensor | None, _anchor: Tensor) -> Tensor:
+        ctx.weight = weight
+        if not weight.is_complex():
+            return product(values, weight.t(), bias)
+        output = torch.complex(*product(turned(values), pairs(weight).t()).chunk(2))
+        return output if bias is None else output.add_(bias)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        (gradient,), weight = gradients, ctx.weight
+        if not ctx.needs_input_grad[0]:
+            return None, None, None, None
+        if not weight.is_complex():
+            return product(gradient, weight), None, None, None
+        # g conj(w) = conj(g_r w) + i conj(g_i w)
+        found = torch.view_as_complex(product(planes(gradient), pairs(weight)).unflatten(1, (-1, 2)))
+        of_real, of_imaginary = found.conj().chunk(2)
+        return torch.add(of_real, of_imaginary, alpha=1j), None, None, None
