@@ -124,8 +124,12 @@ class ComplexGaussian(AdditiveNoise):
         """``release`` of circular noise for a part, of more than ``grid.FEW`` real numbers, of a vector of so many complex ones."""
         self.check_kind(value, source)
         assert self.is_circular  # other noise draws all real parts before all imaginary ones
-        std, kept = self.noise_scale, self.contracted_to(2 * numbers)
-        return source.complex(source.released_normal(source.pairs(value), kept / std, largest(2 * numbers), std / kept))
+        return source.complex(source.released_normal(source.pairs(value), *self.on_grid(2 * numbers)))
+
+    def on_grid(self, numbers: int) -> tuple[float, float, float]:
+        """Factor, largest and scale of ``NoiseSource.released_normal`` for circular noise on so many real numbers."""
+        std, kept = self.noise_scale, self.contracted_to(numbers)
+        return kept / std, largest(numbers), std / kept
 
     def release(self, value: Array, source: NoiseSource[Array]) -> Array:
         if self.is_circular:

@@ -6,9 +6,9 @@ from typing import ClassVar, Literal, Self, final
 
 from pydantic import model_validator
 
-from zetadp.mechanisms.base import AdditiveNoise, Adjacency, Assumption, Facts, Positive, Sensitivity, Step, size_of, with_normal_noise
+from zetadp.mechanisms.base import AdditiveNoise, Adjacency, Assumption, Facts, Positive, Sensitivity, Step, size_of
 from zetadp.mechanisms.loss import GaussianLoss
-from zetadp.mechanisms.sampling.grid import contraction
+from zetadp.mechanisms.sampling.grid import contraction, largest
 from zetadp.mechanisms.sampling.source import Array, NoiseSource
 
 
@@ -78,7 +78,12 @@ class Gaussian(AdditiveNoise):
     def release_part(self, value: Array, source: NoiseSource[Array], numbers: int) -> Array:
         """``release`` for a part, of more than ``grid.FEW`` numbers, of a vector of so many: all parts in their order are the whole's."""
         self.check_kind(value, source)
-        return with_normal_noise(self.noise_scale, self.contracted_to(numbers), value, source)
+        return source.released_normal(value, *self.on_grid(numbers))
+
+    def on_grid(self, numbers: int) -> tuple[float, float, float]:
+        """Factor, largest and scale of ``NoiseSource.released_normal`` for a vector of so many numbers."""
+        kept = self.contracted_to(numbers)
+        return kept / self.std, largest(numbers), self.std / kept
 
     def privacy_loss(self) -> GaussianLoss:
         return GaussianLoss(self.sensitivity.stated_l2 / self.std)

@@ -424,6 +424,10 @@ static PyObject *watched_part(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+#ifdef WIDE_REGISTERS
+#include "_over.h"
+#endif
+
 static PyMethodDef methods[] = {
     {"normals", normals, METH_VARARGS, NULL},
     {"noised", noised, METH_VARARGS, NULL},
@@ -432,6 +436,7 @@ static PyMethodDef methods[] = {
     {"key_stream", key_stream, METH_VARARGS, NULL},
     {"streamed", streamed, METH_VARARGS, NULL},
     {"cells", cells, METH_VARARGS, NULL},
+    {"released_over", released_over, METH_VARARGS, NULL},
 #endif
     {"rest", rest, METH_VARARGS, NULL},
     {"released", released, METH_VARARGS, NULL},

@@ -20,7 +20,7 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from zetadp.mechanisms.sampling import kernel
+from zetadp.mechanisms.sampling import kernel, key_stream
 from zetadp.mechanisms.sampling.grid import BITS, STEP
 from zetadp.mechanisms.sampling.key_stream import KeyStream
 from zetadp.mechanisms.sampling.lazy_bits import Fill, bits_below, more_bits
@@ -170,6 +170,41 @@ def streamed(value: NDArray[Any], factor: float, largest: float, scale: float, k
     if len(places):
         out[places] = kernel.rounded(values.astype(value.dtype), _rest_streamed(places, signs, rest), *by)
     return out
+
+
+def released_over(
+    value: NDArray[np.float32], by: tuple[float, float, float], words: KeyStream, rest: KeyStream, watched: kernel.Watched | None
+) -> int:
+    r"""``streamed`` over the value itself, which is looked at in the same pass, identical to the bit.
+
+    Args:
+      value: (count,), contiguous, of more than ``grid.FEW`` numbers.
+      by: factor, largest and scale.
+      words, rest: both in the kernel (``kernel.ciphers``).
+    Returns:
+      how many numbers, from the first on, were released: see ``kernel.released_over``; 0 where the last bytes used of ``words`` ended
+      within a block. The next words are for the others.
+    Raises:
+      InvalidParameter: the value isn't finite everywhere.
+    """
+    found, done = table(), 0
+
+    def take(key: bytes, place: int) -> int:
+        behind = place
+
+        def take_rest(own: bytes, at: int) -> int:
+            nonlocal done, behind
+            tables = (found.ends, found.rectangles, found.shift)
+            done, behind, after = kernel.released_over((key, place), (own, at), found.columns, tables, TOGETHER, value, by, watched)
+            return after
+
+        if place % key_stream.BLOCK == 0:
+            rest.take(take_rest)
+        return behind
+
+    words.take(take)
+    kernel.check_finite(done >= 0)
+    return done
 
 
 def _rest_streamed(places: NDArray[np.int64], signs: NDArray[np.float64], stream: KeyStream) -> NDArray[np.float64]:

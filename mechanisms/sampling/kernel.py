@@ -50,6 +50,15 @@ UNIFORM_ERROR: Final = 2.0**-50
 Columns = NDArray[np.uint64]
 """Of ``grid_normal.Table``: a threshold of 28 bits above an alias of 16."""
 
+Tables = tuple[NDArray[np.int64], NDArray[np.int64], int]
+"""Of ``grid_normal.Table``: ends, rectangles and shift, as of ``rest``."""
+
+Place = tuple[bytes, int]
+"""In the key stream of a key: the key, and the number of a byte."""
+
+Watched = tuple[NDArray[np.int8], int, float, bool, NDArray[np.float64], NDArray[np.float64]]
+"""What a release is looked at with: kept, shift, steps, continues, total and sums, as of ``watched_part``."""
+
 Proposals = tuple[NDArray[np.int64], NDArray[np.int8], int]
 """Cells, (n,); verdicts, (n,); how many of them are ``UNDECIDED``."""
 
@@ -57,7 +66,7 @@ Proposals = tuple[NDArray[np.int64], NDArray[np.int8], int]
 def ciphers() -> int:
     """How many ways of AES-256's key stream the C module has: one, two or four blocks an instruction, if the processor can."""
     # A module compiled from an earlier version may lack what goes with them.
-    return COMPILED.ciphers() if hasattr(COMPILED, "cells") else 0
+    return COMPILED.ciphers() if hasattr(COMPILED, "released_over") else 0
 
 
 def normals(words: NDArray[np.uint64], columns: Columns, numbers: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -117,7 +126,7 @@ def released(value: NDArray[Any], noise: NDArray[np.float64], factor: float, lar
       InvalidParameter: the value isn't finite everywhere.
     """
     if value.size <= FEW:
-        _check_finite(bool(np.isfinite(value).all()))
+        check_finite(bool(np.isfinite(value).all()))
         return _of_fractions(value, noise, factor, largest, scale)
     return rounded(value, noise, factor, largest, scale)
 
@@ -128,9 +137,9 @@ def rounded(
     """``released`` for a part of many numbers, itself of any size; ``into``: contiguous, of the result's type."""
     if COMPILED is not None and value.dtype in KINDS and value.flags.c_contiguous and noise.flags.c_contiguous:
         out = np.empty_like(value) if into is None else into
-        _check_finite(COMPILED.released(value, noise, out, factor, largest, scale, value.dtype == np.float32))
+        check_finite(COMPILED.released(value, noise, out, factor, largest, scale, value.dtype == np.float32))
         return out
-    _check_finite(bool(np.isfinite(value).all()))
+    check_finite(bool(np.isfinite(value).all()))
     steps = np.asarray(value, dtype=np.float64) * factor
     np.clip(steps, -largest, largest, out=steps)
     steps *= 1.0 / STEP
@@ -168,7 +177,7 @@ def noised(
         return places
     places = np.empty(len(words), np.int64)
     found = COMPILED.noised(WIDEST, words, columns, value, into, places, *by, value.dtype == np.float32)
-    _check_finite(found >= 0)
+    check_finite(found >= 0)
     return places[:found].copy()
 
 
@@ -186,14 +195,12 @@ def streamed(
     """
     found, left = np.empty(len(value), np.int64), np.empty(len(value))
     count = COMPILED.streamed(ciphers(), WIDEST, key, block, columns, value, into, found, left, *by, value.dtype == np.float32)
-    _check_finite(count >= 0)
+    check_finite(count >= 0)
     places = found[:count]
     return places >> 1, left[:count].copy(), 1.0 - 2.0 * (places & 1).astype(np.float64)
 
 
-def cells(
-    key: bytes, place: int, places: NDArray[np.int64], together: int, tables: tuple[NDArray[np.int64], NDArray[np.int64], int]
-) -> tuple[NDArray[np.int64], int]:
+def cells(key: bytes, place: int, places: NDArray[np.int64], together: int, tables: Tables) -> tuple[NDArray[np.int64], int]:
     r"""Cells of |Z| of the rest at these places, which rise, from the key stream of ``key`` from byte ``place`` on; needs ``ciphers``.
 
     Args:
@@ -205,6 +212,32 @@ def cells(
     found = np.empty(len(places), np.int64)
     count, behind = COMPILED.cells(ciphers(), key, place, places, together, *tables, found)
     return found[:count], behind
+
+
+def released_over(
+    words: Place,
+    rest: Place,
+    columns: Columns,
+    tables: Tables,
+    together: int,
+    value: NDArray[np.float32],
+    by: tuple[float, float, float],
+    watched: Watched | None,
+) -> tuple[int, int, int]:
+    r"""``streamed`` over the value itself, with its rest, and ``watched_part`` of all of it, in one pass; needs ``ciphers``.
+
+    Args:
+      words, rest: places in two key streams, of the words (a whole number of blocks) and of the rest.
+      together: the rest of so many numbers is drawn at once.
+      value: (count,), contiguous, of more than ``grid.FEW`` numbers.
+      by: factor, largest and scale, as of ``released``.
+    Returns:
+      how many numbers, from the first on, were released: all, or an even number of whole groups where one behind them can't be decided
+      here, and then more than ``grid.FEW`` are left; -1 where the value isn't finite everywhere (see ``check_finite``), and some of it
+      may be released. And the places behind what was taken of both streams, which must be told of it even then.
+    """
+    looks = () if watched is None else watched
+    return COMPILED.released_over(ciphers(), WIDEST, *words, *rest, columns, *tables, together, FEW, value, *by, looks)
 
 
 def watched_part(
@@ -258,7 +291,8 @@ def _products(x: NDArray[Any], y: NDArray[Any]) -> tuple[float, float, float, fl
     return float(a @ c), float(b @ d), float(a[: len(d)] @ d), float(b @ c[: len(b)])
 
 
-def _check_finite(is_finite: bool) -> None:
+def check_finite(is_finite: bool) -> None:
+    """Raises InvalidParameter if a value isn't."""
     if not is_finite:
         # inf + noise is inf: the release would reveal the record, and no sensitivity bound covers it.
         raise InvalidParameter("value", "finite in every coordinate", "a value with NaN or infinity")

@@ -207,6 +207,17 @@ class RandomStream:
         released = grid_normal.streamed(flat, factor, largest, scale, self._stream.secret, block, beside._stream)
         return released.reshape(value.shape)
 
+    def released_over(self, value: NDArray[np.float32], by: tuple[float, float, float], watched: kernel.Watched | None) -> int:
+        r"""``released_normal`` over a vector itself, (count,), looked at in the same pass (``kernel.watched_part``).
+
+        Returns:
+          how many of its numbers were released, from the first on: all, or an even number of them, and then more than ``grid.FEW`` are left
+          for ``released_normal``. 0 where the kernel doesn't compute the stream, or what is released is observed, which is in parts.
+        """
+        if not kernel.ciphers() or self.observed is not None or len(value) <= FEW or not value.flags.c_contiguous:
+            return 0
+        return grid_normal.released_over(value, by, self._stream, self._beside()._stream, watched)
+
     def grid_laplace(self, count: int) -> NDArray[np.float64]:
         """``count`` independent (floor(2^32 L) + 1/2) / 2^32 of Laplace variables L of scale 1, exactly."""
         return grid_laplace.draw(count, self.fill)

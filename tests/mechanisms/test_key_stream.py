@@ -12,6 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
+from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling import grid_normal, kernel
 from zetadp.mechanisms.sampling.key_stream import SEGMENT, SKIPPED, KeyStream, Segments
 from zetadp.mechanisms.sampling.source import RandomOrigin, RandomStream
@@ -119,6 +120,36 @@ def test_the_kernel_draws_nothing_of_a_group_that_it_can_not_decide():
     assert (len(drawn), behind) == (0, 40)
 
 
+def test_of_a_piece_that_it_can_not_decide_the_kernel_releases_nothing():
+    if not kernel.ciphers():
+        pytest.skip(NO_CIPHER)
+    table, together, by = grid_normal.table(), 1000, (1.0, 2.0**18, 1.0)
+    ends = np.zeros(kernel.REST + 1, np.int64)
+    ends[-1] = 2**62  # the whole rest is in the tail
+    everything = np.zeros(4096, np.uint64) + np.uint64(kernel.REST)  # and every number is of the rest
+    for columns, tables in ((table.columns, (table.ends, table.rectangles, table.shift)), (everything, (ends, table.rectangles, 2))):
+        value = np.ones(2500, np.float32)
+        found = kernel.released_over((KEY, 32), (KEY, 40), columns, tables, together, value, by, None)
+        if columns is everything:
+            assert found == (0, 32, 40)
+            assert (value == 1.0).all()
+        else:
+            assert found[:2] == (2500, 32 + 8 * 2500)
+            assert not (value == 1.0).any()
+
+
+def test_words_of_what_is_not_finite_are_not_used_again():
+    if not kernel.ciphers():
+        pytest.skip(NO_CIPHER)
+    value = np.zeros(3 * grid_normal.TOGETHER, np.float32)
+    value[grid_normal.TOGETHER + 7] = np.nan
+    words, rest = KeyStream(KEY), KeyStream(counter_mode(32))
+    with pytest.raises(InvalidParameter, match="finite in every coordinate"):
+        grid_normal.released_over(value, (1.0, 2.0**18, 1.0), words, rest, None)
+    taken = 2 * 8 * grid_normal.TOGETHER
+    assert words.next(16) == counter_mode(taken + 16)[taken:]
+
+
 def test_a_kernel_asked_for_what_does_not_fit_refuses():
     ways = kernel.ciphers()
     if not ways:
@@ -130,6 +161,12 @@ def test_a_kernel_asked_for_what_does_not_fit_refuses():
     for key, into in ((bytes(31), value.copy()), (KEY, np.zeros(99))):
         with pytest.raises(ValueError, match="arrays of other sizes"):
             kernel.streamed(key, 0, columns, value, (1.0, 1.0, 1.0), into)
+    table, single = grid_normal.table(), np.zeros(100, np.float32)
+    tables, sums, kept = (table.ends, table.rectangles, table.shift), np.zeros(14), np.zeros(100, np.int8)
+    short = (kept[:99], 50, 16.0, False, np.zeros(0), sums)
+    for key, place, watched in ((bytes(31), 0, None), (KEY, 8, None), (KEY, 0, short), (KEY, 0, (*short[:5], sums[:13]))):
+        with pytest.raises(ValueError, match="arrays of other sizes"):
+            kernel.released_over((key, place), (KEY, 0), columns, tables, 50, single, (1.0, 1.0, 1.0), watched)
 
 
 @pytest.mark.usefixtures("_by")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,8 @@ from torch import Tensor
 from tests.selection import thinned
 from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, RandomStream, Sensitivity
 from zetadp.mechanisms.errors import InvalidParameter
-from zetadp.mechanisms.sampling import grid_normal
+from zetadp.mechanisms.sampling import grid_normal, kernel
+from zetadp.mechanisms.sampling.grid import FEW
 from zetadp.trainer.engine import TorchSource
 from zetadp.trainer.engine.noise import releasing
 from zetadp.trainer.engine.noise.noise_watch import NoiseWatch
@@ -133,6 +135,20 @@ PARTED = [Gaussian(std=2.0, sensitivity=ONE), ComplexGaussian(std=2.0, sensitivi
 WHOLE = [ComplexGaussian(std_real=2.0, std_imag=1.5, sensitivity=ONE), ComplexGaussian(std=2.0, correlation=0.5, sensitivity=ONE)]
 
 
+def _let_kernel_release(pieces: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most so many pieces in one call, as if it couldn't decide a number of the next."""
+    whole = kernel.released_over
+
+    def some(*given: Any) -> tuple[int, int, int]:
+        *before, together, value, by, watched = given
+        most = pieces * together * (1 + together % 2)
+        if most and len(value) > most + FEW:
+            value = value[:most]
+        return whole(*before, together, value, by, watched) if most else (0, given[0][1], given[1][1])
+
+    monkeypatch.setattr(kernel, "released_over", some)
+
+
 @pytest.mark.parametrize("numbers", thinned([40, 66, 67, 116, 117, 133, 200, 201, 215, 216, 217, 1001], every=5))
 @pytest.mark.parametrize("together", [25, 50])
 @pytest.mark.parametrize("mechanism", [*PARTED, *WHOLE], ids=["real", "circular", "uneven", "correlated"])
@@ -140,6 +156,7 @@ def test_a_release_over_its_vector_is_the_release_to_the_bit(
     mechanism: Gaussian | ComplexGaussian, together: int, numbers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In one part or in many, the last of which may be longer, so that none is of few numbers; what is watched is the whole noise."""
+    _let_kernel_release(0, monkeypatch)
     assert releasing.PART // 2 % grid_normal.TOGETHER == 0  # short vectors are taken in halves of parts
     monkeypatch.setattr(releasing, "PART", 100)
     monkeypatch.setattr(grid_normal, "TOGETHER", together)
@@ -170,9 +187,50 @@ def test_a_release_over_its_vector_is_the_release_to_the_bit(
     assert asdict(watch._sums) == pytest.approx(asdict(of_whole._sums), rel=1e-5)
 
 
+@pytest.mark.parametrize("numbers", [67, 117, 133, 201, 216, 1000, 1001])
+@pytest.mark.parametrize("together", [25, 50])
+@pytest.mark.parametrize("pieces", [0, 1, 2, 100])
+@pytest.mark.parametrize("mechanism", PARTED, ids=["real", "circular"])
+def test_a_release_in_one_call_is_that_in_parts(
+    mechanism: Gaussian | ComplexGaussian, pieces: int, together: int, numbers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the bit, and so is what is watched, wherever the kernel leaves off; the next numbers come from the same place."""
+    monkeypatch.setattr(releasing, "PART", 100)
+    monkeypatch.setattr(grid_normal, "TOGETHER", together)
+
+    def released(watch: NoiseWatch) -> tuple[list[Tensor], bytes]:
+        stream, draws = RandomStream.from_seed(numbers, "in one call"), torch.Generator().manual_seed(numbers)
+        source = TorchSource(stream, CPU)
+        # An odd number of words ends within a block: the second release is in parts, whatever the kernel can.
+        found = [releasing.released_over(mechanism, torch.randn(numbers, generator=draws), source, watch, 0) for _ in range(2)]
+        return found, stream.key()
+
+    whole, parted = NoiseWatch(mechanism), NoiseWatch(mechanism)
+    _let_kernel_release(pieces, monkeypatch)
+    found, behind = released(whole)
+    _let_kernel_release(0, monkeypatch)
+    expected, key = released(parted)
+    assert all(map(torch.equal, found, expected))
+    assert behind == key
+    assert whole.numbers == parted.numbers
+    assert asdict(whole._sums) == pytest.approx(asdict(parted._sums), rel=1e-5)
+    for one, other in zip(whole._products.values(), parted._products.values(), strict=True):
+        assert asdict(one) == pytest.approx(asdict(other), rel=1e-5, abs=1e-3)
+
+
+@pytest.mark.parametrize("mechanism", PARTED, ids=["real", "circular"])
+def test_noise_that_comes_again_is_seen_in_releases_of_one_call(mechanism: Gaussian | ComplexGaussian) -> None:
+    for repeats in (False, True):
+        watch = NoiseWatch(mechanism)
+        for step in range(4):
+            releasing.released_over(mechanism, torch.zeros(releasing.PART), _source(0 if repeats else step), watch, 0)
+        assert watch.is_as_claimed != repeats
+
+
 @pytest.mark.parametrize("mechanism", PARTED, ids=["real", "circular"])
 def test_broken_noise_of_a_part_is_seen(mechanism: Gaussian | ComplexGaussian, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(releasing, "PART", 1000)
+    _let_kernel_release(0, monkeypatch)
     right, parts = releasing._released_part, itertools.count()
 
     def other(_mechanism: Gaussian | ComplexGaussian, part: Tensor, source: TorchSource, length: int) -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from zetadp.mechanisms import ComplexGaussian, Laplace, LocalLaplace
 from zetadp.mechanisms.noise_test import NoiseSums, NumberNoise, Products, are_sums_of_fair_signs, are_unrelated, has_claimed_scale
+from zetadp.mechanisms.sampling import kernel
 from zetadp.trainer.engine.noise import added_up
 from zetadp.trainer.engine.noise.added_up import TOGETHER, AddedUp
 from zetadp.trainer.engine.noise.watched_parts import NEARLY_CIRCULAR, Passes
@@ -131,6 +132,12 @@ class NoiseWatch:
         """``see`` for a part of the vector: its numbers from number ``first`` on, which is even."""
         assert self._passes is not None
         self._passes.see(before, after, first)
+
+    @property
+    def watched(self) -> kernel.Watched:
+        """What a release that looks at itself does so with, between ``begin`` and ``end``."""
+        assert self._passes is not None
+        return self._passes.watched
 
     def end(self, place: int) -> None:
         """After all parts of a release."""

@@ -17,6 +17,7 @@ from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, NoiseSource
 from zetadp.mechanisms.sampling import grid_normal
 from zetadp.mechanisms.sampling.grid import FEW, LARGEST
 from zetadp.trainer.engine.noise.noise_watch import NoiseWatch
+from zetadp.trainer.engine.noise.torch_source import TorchSource
 from zetadp.trainer.specs.execution_plan import LARGEST_BOUND, SMALLEST_BOUND, AdaptiveClipping, Clipping
 
 NARROW_LOT = 1024
@@ -130,8 +131,9 @@ def released_over(
     assert not isinstance(mechanism, Laplace)
     if watch is not None:
         watch.begin(vector, place)
+    done = _released_at_once(mechanism, vector, source, watch)
     length = PART if len(vector) > 2 * PART else PART // 2
-    for first in range(0, len(vector) - FEW, length):
+    for first in range(done, len(vector) - FEW, length):
         part = vector[first:] if first + length >= len(vector) - FEW else vector[first : first + length]
         released = _released_part(mechanism, part, source, len(vector))
         if watch is not None:
@@ -147,6 +149,13 @@ def _takes_parts(mechanism: ComplexGaussian | Gaussian | Laplace, vector: Tensor
     if vector.device.type != "cpu" or not vector.is_contiguous() or len(vector) <= PART // 2 + FEW:
         return False
     return isinstance(mechanism, Gaussian) or (isinstance(mechanism, ComplexGaussian) and mechanism.is_circular)
+
+
+def _released_at_once(mechanism: ComplexGaussian | Gaussian, vector: Tensor, source: NoiseSource[Tensor], watch: NoiseWatch | None) -> int:
+    """How many numbers of the vector, from the first on, the kernel releases over themselves and looks at, in one call: mostly all."""
+    if not isinstance(source, TorchSource) or vector.dtype != torch.float32 or (mechanism.is_complex and len(vector) % 2):
+        return 0
+    return source.released_over(vector, mechanism.on_grid(len(vector)), None if watch is None else watch.watched)
 
 
 def _released_part(mechanism: ComplexGaussian | Gaussian, part: Tensor, source: NoiseSource[Tensor], length: int) -> Tensor:

@@ -83,6 +83,11 @@ class Passes:
         one, other = before.detach()[:count].numpy(), after.detach()[:count].numpy()
         kernel.watched_part(one, other, self._kept, first, self._shift, STEPS / self._scale, self._continues, self._total, self._sums)
 
+    @property
+    def watched(self) -> kernel.Watched:
+        """For who looks at a whole release himself, instead of ``see``."""
+        return self._kept, self._shift, STEPS / self._scale, self._continues, self._total, self._sums
+
     def end(self) -> None:
         """After all parts."""
         if not self._draws:

@@ -1,0 +1,134 @@
+/* A release over its own vector, group by group: noise of a key stream, its rest, a look at it, and only then the numbers themselves. A group
+   of float32 stays in the processor's second cache from its first number to its last look. */
+
+/* Two key streams: of words, and of the rest. */
+typedef struct { const uint8_t *key; uint64_t place; } Stream;
+
+/* The rest of ``together`` numbers is drawn together. Pieces are whole groups, an even number of numbers, but for the last one, which has more
+   than ``few``. */
+typedef struct { Py_ssize_t together, few; } Groups;
+
+static Py_ssize_t piece(Groups by) { return by.together + by.together % 2 * by.together; }
+
+/* Memory for one piece. */
+typedef struct { float *after; int64_t *place, *cell; double *left; uint64_t *word; Py_ssize_t proposals; } Room;
+
+static int has_all(const Room *room) { return room->after && room->place && room->cell && room->left; }
+
+static Room room_for(Py_ssize_t numbers) {
+    const size_t count = (size_t)numbers;
+    return (Room){malloc(4 * count), malloc(8 * count), malloc(8 * count), malloc(8 * count), NULL, 0};
+}
+
+static void free_room(Room *room) {
+    free(room->after); free(room->place); free(room->cell); free(room->left); free(room->word);
+}
+
+/* Words for a first round of so many proposals; 0 where there is no memory. */
+static int has_words(Room *room, Py_ssize_t proposals) {
+    if (proposals <= room->proposals) return 1;
+    uint64_t *const more = realloc(room->word, (size_t)(32 * proposals));
+    if (!more) return 0;
+    room->word = more; room->proposals = proposals;
+    return 1;
+}
+
+/* Draws the rest of a piece, group by group, and puts it into ``after``. Other than 0 where a number can't be decided here, or there is no
+   memory: then nothing was taken. */
+static int add_rest(Encrypt encrypt, Stream *rest, Envelope tables, Room *room, Py_ssize_t found, Py_ssize_t together, Release by) {
+    uint64_t from = rest->place;
+    for (Py_ssize_t done = 0, end; done < found; done = end) {
+        const int64_t group = (room->place[done] >> 1) / together;
+        for (end = done + 1; end < found && (room->place[end] >> 1) / together == group;) end++;
+        if (!has_words(room, 2 * (end - done) + 16)) return -1;
+        if (drawn_rest(encrypt, rest->key, &from, tables, room->cell + done, end - done, room->word)) return -1;
+    }
+    for (Py_ssize_t i = 0; i < found; i++) {
+        const double noise = ((double)room->cell[i] + 0.5) * 0x1p-32;
+        room->after[room->place[i] >> 1] = (float)noisy(room->left[i], room->place[i] & 1 ? -noise : noise, by);
+    }
+    rest->place = from;
+    return 0;
+}
+
+/* How many numbers of the vector, from its first on, were released over themselves, and looked at where ``sums`` isn't NULL: all of them, or
+   whole pieces, where the next has a number that can't be decided here. -1 where a value isn't finite: such a piece isn't written, but its
+   words are taken. */
+static Py_ssize_t all_over(
+    Encrypt encrypt, int widest, Stream *words, Stream *rest, const uint64_t *column, Envelope tables, Groups groups, float *value,
+    Py_ssize_t count, Release by, Watched *watched, double *sums, Room *room
+) {
+    Py_ssize_t done = 0;
+    while (done < count) {
+        const Py_ssize_t whole = piece(groups), some = count - done <= whole + groups.few ? count - done : whole;
+        float *const before = value + done;
+        const Py_ssize_t found = all_streamed(
+            encrypt, widest, words->key, words->place / 16, column, before, room->after, room->place, room->left, some, by, 1
+        );
+        if (found >= 0 && add_rest(encrypt, rest, tables, room, found, groups.together, by)) break;
+        words->place += (uint64_t)(8 * some);
+        if (found < 0) return -1;
+        if (sums) {
+            watched->first = done;
+            all_watched(widest, before, room->after, some, watched, sums);
+        }
+        memcpy(before, room->after, (size_t)(4 * some));
+        done += some;
+    }
+    return done;
+}
+
+/* released_over(way, widest, key, place, rest's key, its place, columns, ends, rectangles, shift, together, few, value, factor, largest,
+   scale, watched) -> how many numbers of value, float32, were released over themselves, from the first on, and the two places behind what was
+   taken of the key streams; -1 where a value isn't finite. watched: () or (kept, shift, steps, continues, total, sums) of ``watched_part``. */
+static PyObject *released_over(PyObject *module, PyObject *args) {
+    Py_buffer key, own, columns, ends, rectangles, value, kept = {0}, total = {0}, sums = {0};
+    unsigned long long place, own_place;
+    Envelope tables;
+    Groups groups;
+    Release by;
+    Watched watched = {0};
+    PyObject *watch;
+    int way, widest;
+    Py_ssize_t done = 0;
+    (void)module;
+    if (!PyArg_ParseTuple(
+            args, "iiy*Ky*Ky*y*y*innw*dddO!", &way, &widest, &key, &place, &own, &own_place, &columns, &ends, &rectangles, &tables.shift,
+            &groups.together, &groups.few, &value, &by.factor, &by.largest, &by.scale, &PyTuple_Type, &watch
+        )) return NULL;
+    const int looks = PyTuple_GET_SIZE(watch) > 0;
+    const int parsed = !looks || PyArg_ParseTuple(
+        watch, "w*nfpw*w*", &kept, &watched.shift, &watched.steps, &watched.continues, &total, &sums
+    );
+    const Py_ssize_t count = value.len / 4;
+    watched.kept = kept.buf; watched.total = total.buf; watched.added = total.len / 8;
+    const int fits = parsed && key.len == 32 && own.len == 32 && way > 0 && way <= ways_here() && columns.len == COLUMNS * 8
+        && ends.len == (REST + 1) * 8 && rectangles.len == REST * 8 && place % 16 == 0 && groups.together > 0
+        && groups.few >= 0
+        && (!looks || (kept.len >= count && sums.len == 14 * 8 && watched.shift >= 0 && watched.added <= kept.len));
+    Room room = {0};
+    int has_room_for_all = 0;
+    if (fits) {
+        Stream words = {key.buf, place}, rest = {own.buf, own_place};
+        tables.end = ends.buf; tables.rectangle = rectangles.buf;
+        Py_BEGIN_ALLOW_THREADS
+        const Py_ssize_t largest = piece(groups) + groups.few;
+        room = room_for(count < largest ? count : largest);
+        has_room_for_all = has_all(&room);
+        if (has_room_for_all)
+            done = all_over(
+                ways[way - 1], widest, &words, &rest, columns.buf, tables, groups, value.buf, count, by, &watched, looks ? sums.buf : NULL,
+                &room
+            );
+        free_room(&room);
+        Py_END_ALLOW_THREADS
+        place = words.place; own_place = rest.place;
+    }
+    PyBuffer_Release(&key); PyBuffer_Release(&own); PyBuffer_Release(&columns); PyBuffer_Release(&ends); PyBuffer_Release(&rectangles);
+    PyBuffer_Release(&value);
+    if (looks && parsed) { PyBuffer_Release(&kept); PyBuffer_Release(&total); PyBuffer_Release(&sums); }
+    if (!parsed) return NULL;
+    if (!fits) { PyErr_SetString(PyExc_ValueError, "arrays of other sizes than each other's"); return NULL; }
+    if (!has_room_for_all && count) return PyErr_NoMemory();
+    return Py_BuildValue("nKK", done, place, own_place);
+}
