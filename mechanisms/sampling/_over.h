@@ -132,3 +132,43 @@ static PyObject *released_over(PyObject *module, PyObject *args) {
     if (!has_room_for_all && count) return PyErr_NoMemory();
     return Py_BuildValue("nKK", done, place, own_place);
 }
+
+/* added_over(widest, noise, value, factor, largest, scale, watched) -> whether value, float32, was finite as far as it was gone through: it is
+   then released over itself with this noise, float64, and looked at. watched: as of released_over. */
+static PyObject *added_over(PyObject *module, PyObject *args) {
+    Py_buffer noise, value, kept = {0}, total = {0}, sums = {0};
+    Release by;
+    Watched watched = {0};
+    PyObject *watch;
+    int widest, finite = 1;
+    (void)module;
+    if (!PyArg_ParseTuple(
+            args, "iy*w*dddO!", &widest, &noise, &value, &by.factor, &by.largest, &by.scale, &PyTuple_Type, &watch
+        )) return NULL;
+    const int looks = PyTuple_GET_SIZE(watch) > 0;
+    const int parsed = !looks || PyArg_ParseTuple(
+        watch, "w*nfpw*w*", &kept, &watched.shift, &watched.steps, &watched.continues, &total, &sums
+    );
+    const Py_ssize_t count = value.len / 4;
+    watched.kept = kept.buf; watched.total = total.buf; watched.added = total.len / 8;
+    const int fits = parsed && noise.len == 8 * count
+        && (!looks || (kept.len >= count && sums.len == 14 * 8 && watched.shift >= 0 && watched.added <= kept.len));
+    if (fits) {
+        Py_BEGIN_ALLOW_THREADS
+        float after[ADDED_SINGLE];
+        for (Py_ssize_t first = 0; finite && first < count; first += ADDED_SINGLE) {
+            const Py_ssize_t some = count - first < ADDED_SINGLE ? count - first : ADDED_SINGLE;
+            float *const before = (float *)value.buf + first;
+            finite = all_released(before, (const Double *)noise.buf + first, after, some, by, 1);
+            watched.first = first;
+            if (finite && looks) all_watched(widest, before, after, some, &watched, sums.buf);
+            if (finite) memcpy(before, after, (size_t)(4 * some));
+        }
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&noise); PyBuffer_Release(&value);
+    if (looks && parsed) { PyBuffer_Release(&kept); PyBuffer_Release(&total); PyBuffer_Release(&sums); }
+    if (!parsed) return NULL;
+    if (!fits) { PyErr_SetString(PyExc_ValueError, "arrays of other sizes than each other's"); return NULL; }
+    return PyBool_FromLong(finite);
+}

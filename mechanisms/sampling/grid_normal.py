@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zetadp.mechanisms.sampling import kernel, key_stream
-from zetadp.mechanisms.sampling.grid import BITS, STEP
+from zetadp.mechanisms.sampling.grid import BITS, LARGEST, STEP
 from zetadp.mechanisms.sampling.key_stream import KeyStream
 from zetadp.mechanisms.sampling.lazy_bits import Fill, bits_below, more_bits
 
@@ -169,6 +169,16 @@ def streamed(value: NDArray[Any], factor: float, largest: float, scale: float, k
     places, values, signs = kernel.streamed(key, block, table().columns, value, by, out)
     if len(places):
         out[places] = kernel.rounded(values.astype(value.dtype), _rest_streamed(places, signs, rest), *by)
+    return out
+
+
+def draw_streamed(count: int, key: bytes, block: int, rest: KeyStream) -> NDArray[np.float64]:
+    """``draw`` with the words of a key stream from this block on, and those of the rest from the other one, identical to the bit: what a
+    release adds to zeros."""
+    out = np.zeros(count)
+    places, _, signs = kernel.streamed(key, block, table().columns, out, (1.0, LARGEST, 1.0), out)
+    if len(places):
+        out[places] = _rest_streamed(places, signs, rest)
     return out
 
 

@@ -184,7 +184,11 @@ class RandomStream:
 
     def grid_normal(self, count: int) -> NDArray[np.float64]:
         """``count`` independent (floor(2^32 Z) + 1/2) / 2^32 of standard normals Z, exactly."""
-        return grid_normal.draw(count, self.fill, self._beside().fill)
+        beside = self._beside()
+        if (block := self._stream.reserve(8 * count)) is None:
+            return grid_normal.draw(count, self.fill, beside.fill)
+        # Without returning to the interpreter in between, which may be busy with another thread.
+        return grid_normal.draw_streamed(count, self._stream.secret, block, beside._stream)
 
     def normal_words(self, count: int) -> NDArray[np.uint64]:
         """The words from which ``grid_normal`` makes ``count`` numbers, for code that makes them elsewhere."""

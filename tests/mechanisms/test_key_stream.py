@@ -92,6 +92,19 @@ def test_noise_made_where_the_stream_is_made_is_that_of_its_words(numbers, dtype
 
 
 @pytest.mark.usefixtures("_way")
+@pytest.mark.parametrize("numbers", [0, 1, 17, 513, 40_001, 200_000])
+def test_numbers_drawn_where_the_stream_is_made_are_those_of_its_words(numbers, monkeypatch):
+    """To the bit, and the next bytes come from the same place; of 200 000 some are of the rest."""
+    found: list[bytes] = []
+    for reserves in (True, False):
+        if not reserves:
+            monkeypatch.setattr(KeyStream, "reserve", lambda _self, _count: None)
+        stream = RandomStream(KEY, RandomOrigin.USER_SEED)
+        found.append(stream.grid_normal(numbers).tobytes() + stream.grid_normal(40).tobytes() + stream.key())
+    assert found[0] == found[1]
+
+
+@pytest.mark.usefixtures("_way")
 @pytest.mark.parametrize("groups", [0, 1, 2])
 def test_what_the_kernel_can_not_decide_is_decided_elsewhere_from_the_same_words(groups, monkeypatch):
     """As if in the group after so many a number needed more digits: the same bits, and the next ones come from the same place."""

@@ -17,6 +17,7 @@ from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, NoiseSource
 from zetadp.mechanisms.sampling import grid_normal
 from zetadp.mechanisms.sampling.grid import FEW, LARGEST
 from zetadp.trainer.engine.noise.noise_watch import NoiseWatch
+from zetadp.trainer.engine.noise.prefetch import AheadSource
 from zetadp.trainer.engine.noise.torch_source import TorchSource
 from zetadp.trainer.specs.execution_plan import LARGEST_BOUND, SMALLEST_BOUND, AdaptiveClipping, Clipping
 
@@ -153,7 +154,7 @@ def _takes_parts(mechanism: ComplexGaussian | Gaussian | Laplace, vector: Tensor
 
 def _released_at_once(mechanism: ComplexGaussian | Gaussian, vector: Tensor, source: NoiseSource[Tensor], watch: NoiseWatch | None) -> int:
     """How many numbers of the vector, from the first on, the kernel releases over themselves and looks at, in one call: mostly all."""
-    if not isinstance(source, TorchSource) or vector.dtype != torch.float32 or (mechanism.is_complex and len(vector) % 2):
+    if not isinstance(source, TorchSource | AheadSource) or vector.dtype != torch.float32 or (mechanism.is_complex and len(vector) % 2):
         return 0
     return source.released_over(vector, mechanism.on_grid(len(vector)), None if watch is None else watch.watched)
 
