@@ -35,6 +35,9 @@ from zetadp.trainer.layers.rules.base import (
 EXPLICIT_NUMBERS = 2**22
 """How many numbers of explicit gradients are held at once."""
 
+PRODUCT_NUMBERS, ROWS = 2**16, 16
+"""How many numbers of a product, real or complex, are held beside the sum, in a multiple of so many rows."""
+
 
 def linear(module: nn.Module, uses: Sequence[Use], units: int) -> LayerGradients:
     """The rule of ``nn.Linear`` and ``ComplexLinear``."""
@@ -130,14 +133,19 @@ def _is_fast(g: Tensor, a: Tensor, at_once: int) -> bool:
 
 
 def _write_fast(parts: Iterable[tuple[Tensor, Tensor]], into: Tensor) -> None:
-    """The sum of g^T conj(a), one part after the other, by real products: g conj(a) = g_r conj(a) + g_i (i conj(a))."""
+    """The sum of g^T conj(a), one part after the other, by real products: g conj(a) = g_r conj(a) + g_i (i conj(a)).
+
+    Some outputs at a time: a product is a tensor of its own, which all outputs' would be as large as the sum.
+    """
     total = as_real(into).flatten(1)
+    outputs = max(ROWS, PRODUCT_NUMBERS // into.shape[1] // ROWS * ROWS)
     for i, (g, a) in enumerate(parts):
-        found = product(planes(g).t(), turned(a)) if a.is_complex() else product(g.t(), a)
-        if i:
-            total += found
-        else:
-            total.copy_(found)
+        left, right = (planes(g), turned(a)) if a.is_complex() else (g, a)
+        for own, rows in zip(total.split(outputs), left.t().split(outputs), strict=True):
+            if i:
+                own.add_(product(rows, right))
+            else:
+                own.copy_(product(rows, right))
 
 
 @final
