@@ -38,6 +38,7 @@ def farthest(octaves: int) -> RandomStream:
             target[2, 1:] = 2**64 - 1
             target[0, 0], target[3, 0] = last << (64 - last.bit_length()), 1 << octaves
 
+    stream._stream = SimpleNamespace(reserve=lambda _count: None)  # pyright: ignore[reportAttributeAccessIssue] - no cipher in C makes them
     stream.fill = lambda target: target.fill(column << 52)  # pyright: ignore[reportAttributeAccessIssue]
     stream._second = SimpleNamespace(fill=fill_rest)  # pyright: ignore[reportAttributeAccessIssue]
     return stream
