@@ -240,9 +240,7 @@ def released_over(
     return COMPILED.released_over(ciphers(), WIDEST, *words, *rest, columns, *tables, together, FEW, value, *by, looks)
 
 
-def added_over(
-    noise: NDArray[np.float64], value: NDArray[np.float32], by: tuple[float, float, float], watched: Watched | None
-) -> None:
+def added_over(noise: NDArray[np.float64], value: NDArray[np.float32], by: tuple[float, float, float], watched: Watched | None) -> None:
     """``rounded`` over the value itself, (count,), contiguous, and ``watched_part`` of all of it, in one pass; needs ``ciphers``.
 
     Raises:
