@@ -106,6 +106,48 @@ def test_large_layers_of_a_network_take_them(dtype: torch.dtype, monkeypatch: py
     torch.testing.assert_close(uses["0"][0].gradient, (2.0 * network(values)) @ network[1].weight.conj(), rtol=1e-4, atol=1e-5)
 
 
+@wide
+@both_kinds
+def test_views_of_any_strides_are_multiplied_as_they_are(dtype: torch.dtype) -> None:
+    """Autograd's slopes of a sum are one number, seen everywhere; what all records share is one row."""
+    weight = torch.randn(30, 40, dtype=dtype)
+    for values in (
+        torch.randn(1, 40, dtype=dtype).expand(64, 40),
+        torch.ones((), dtype=dtype).expand(64, 40),
+        torch.randn(128, 80, dtype=dtype)[::2, ::2],
+        torch.randn(40, 64, dtype=dtype).t(),
+        torch.randn(64, 40, dtype=dtype).conj(),
+    ):
+        exact = nn.functional.linear(*doubled(values.resolve_conj(), weight))
+        torch.testing.assert_close(*doubled(products.linear(values, weight, None).detach()), exact, rtol=1e-5, atol=1e-5)
+    values = torch.randn(64, 40, dtype=dtype, requires_grad=True)
+    found, expected = (
+        torch.autograd.grad((torch.view_as_real(of) if of.is_complex() else of).sum(), values)[0]
+        for of in (products.linear(values, weight, None), nn.functional.linear(values, weight))
+    )
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("columns", "dtype"), [(5, torch.float32), (4, torch.complex64), (4, torch.float64)])
+def test_what_does_not_fit_together_is_refused_as_by_torch(columns: int, dtype: torch.dtype) -> None:
+    with pytest.raises(RuntimeError) as own:
+        nn.functional.linear(torch.randn(8, columns, dtype=dtype), torch.randn(3, 4))
+    with pytest.raises(RuntimeError) as found:
+        products.linear(torch.randn(8, columns, dtype=dtype), torch.randn(3, 4), None)
+    assert str(found.value) == str(own.value)
+
+
+@wide
+@both_kinds
+def test_a_number_that_is_not_finite_stays_in_its_row(dtype: torch.dtype) -> None:
+    values, weight = torch.randn(64, 784, dtype=dtype), torch.randn(256, 784, dtype=dtype)
+    sound = products.linear(values, weight, None)
+    values[7, 3] = torch.inf
+    found = products.linear(values, weight, None)
+    assert not found[7].isfinite().any()
+    assert torch.equal(found[torch.arange(64) != 7], sound[torch.arange(64) != 7])
+
+
 def test_half_precision_double_precision_and_sequences_take_torch_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "_LINEAR", None if products._LINEAR is None else lambda *_given: pytest.fail("taken"))
     for dtype in (torch.bfloat16, torch.float64):

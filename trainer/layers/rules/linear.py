@@ -137,7 +137,7 @@ def _write_fast(parts: Iterable[tuple[Tensor, Tensor]], into: Tensor) -> None:
 
     Some outputs at a time: a product is a tensor of its own, which all outputs' would be as large as the sum.
     """
-    total = as_real(into).flatten(1)
+    total = as_real(into).view(len(into), -1)
     outputs = max(ROWS, PRODUCT_NUMBERS // into.shape[1] // ROWS * ROWS)
     for i, (g, a) in enumerate(parts):
         left, right = (planes(g), turned(a)) if a.is_complex() else (g, a)
