@@ -26,7 +26,7 @@ from pydantic import (
 
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.loss import PrivacyLoss
-from zetadp.mechanisms.sampling.grid import largest
+from zetadp.mechanisms.sampling.grid import released_by
 from zetadp.mechanisms.sampling.source import Array, NoiseSource
 
 SMALLEST_SCALE = 1e-50
@@ -333,12 +333,12 @@ class AdditiveNoise(Mechanism):
 
 def with_normal_noise(scale: float, kept: float, value: Array, source: NoiseSource[Array]) -> Array:
     """A checked real value plus ``scale`` times standard normal noise, exactly (``grid``), contracted to ``kept`` before."""
-    return source.released_normal(value, kept / scale, largest(size_of(value)), scale / kept)
+    return source.released_normal(value, *released_by(scale, kept, size_of(value)))
 
 
 def with_laplace_noise(scale: float, kept: float, value: Array, source: NoiseSource[Array]) -> Array:
     """The same with Laplace noise."""
-    return source.released(value, source.standard_laplace(tuple(value.shape)), kept / scale, largest(size_of(value)), scale / kept)
+    return source.released(value, source.standard_laplace(tuple(value.shape)), *released_by(scale, kept, size_of(value)))
 
 
 def size_of(value: Any) -> int:

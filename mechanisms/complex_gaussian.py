@@ -11,7 +11,7 @@ from pydantic import model_validator
 from zetadp.mechanisms.base import AdditiveNoise, Adjacency, Assumption, Correlation, Facts, Positive, Sensitivity, Step, size_of
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.loss import GaussianLoss
-from zetadp.mechanisms.sampling.grid import LARGEST, STEP, contraction, largest
+from zetadp.mechanisms.sampling.grid import LARGEST, STEP, contraction, released_by
 from zetadp.mechanisms.sampling.source import Array, NoiseSource
 
 
@@ -128,8 +128,7 @@ class ComplexGaussian(AdditiveNoise):
 
     def on_grid(self, numbers: int) -> tuple[float, float, float]:
         """Factor, largest and scale of ``NoiseSource.released_normal`` for circular noise on so many real numbers."""
-        std, kept = self.noise_scale, self.contracted_to(numbers)
-        return kept / std, largest(numbers), std / kept
+        return released_by(self.noise_scale, self.contracted_to(numbers), numbers)
 
     def release(self, value: Array, source: NoiseSource[Array]) -> Array:
         if self.is_circular:
@@ -140,8 +139,8 @@ class ComplexGaussian(AdditiveNoise):
         kept = self.contracted_to(numbers)
         first, second = source.standard_normal(shape), source.standard_normal(shape)
         if rho == 0.0:
-            real = source.released(value.real, first, kept / std_real, largest(numbers), std_real / kept)
-            return real + 1j * source.released(value.imag, second, kept / std_imag, largest(numbers), std_imag / kept)
+            real = source.released(value.real, first, *released_by(std_real, kept, numbers))
+            return real + 1j * source.released(value.imag, second, *released_by(std_imag, kept, numbers))
         # In the coordinates in which the noise is independent. A pair that is too long is shortened: clamping each coordinate could move
         # two values apart.
         real, imag = source.wide(value.real) * (kept / std_real), source.wide(value.imag) * (kept / std_imag)

@@ -8,7 +8,7 @@ from pydantic import model_validator
 
 from zetadp.mechanisms.base import AdditiveNoise, Adjacency, Assumption, Facts, Positive, Sensitivity, Step, size_of
 from zetadp.mechanisms.loss import GaussianLoss
-from zetadp.mechanisms.sampling.grid import contraction, largest
+from zetadp.mechanisms.sampling.grid import contraction, released_by
 from zetadp.mechanisms.sampling.source import Array, NoiseSource
 
 
@@ -82,8 +82,7 @@ class Gaussian(AdditiveNoise):
 
     def on_grid(self, numbers: int) -> tuple[float, float, float]:
         """Factor, largest and scale of ``NoiseSource.released_normal`` for a vector of so many numbers."""
-        kept = self.contracted_to(numbers)
-        return kept / self.std, largest(numbers), self.std / kept
+        return released_by(self.std, self.contracted_to(numbers), numbers)
 
     def privacy_loss(self) -> GaussianLoss:
         return GaussianLoss(self.sensitivity.stated_l2 / self.std)

@@ -78,16 +78,40 @@ static Py_ssize_t all_over(
     return done;
 }
 
+/* What a whole release is looked at with: () or (kept, shift, steps, continues, total, sums), as of ``watched_part``. */
+typedef struct { Py_buffer kept, total, sums; Watched by; int looks, parsed; } Look;
+
+/* In place: a buffer may point into itself. */
+static void look_with(PyObject *given, Look *look) {
+    look->looks = PyTuple_GET_SIZE(given) > 0;
+    look->parsed = !look->looks || PyArg_ParseTuple(
+        given, "w*nfpw*w*", &look->kept, &look->by.shift, &look->by.steps, &look->by.continues, &look->total, &look->sums
+    );
+    look->by.kept = look->kept.buf; look->by.total = look->total.buf; look->by.added = look->total.len / 8;
+}
+
+static int has_room_for(const Look *look, Py_ssize_t count) {
+    return look->parsed && (!look->looks || (
+        look->kept.len >= count && look->sums.len == 14 * 8 && look->by.shift >= 0 && look->by.added <= look->kept.len
+    ));
+}
+
+static double *sums_of(const Look *look) { return look->looks ? look->sums.buf : NULL; }
+
+static void end_look(Look *look) {
+    if (look->looks && look->parsed) { PyBuffer_Release(&look->kept); PyBuffer_Release(&look->total); PyBuffer_Release(&look->sums); }
+}
+
 /* released_over(way, widest, key, place, rest's key, its place, columns, ends, rectangles, shift, together, few, value, factor, largest,
    scale, watched) -> how many numbers of value, float32, were released over themselves, from the first on, and the two places behind what was
    taken of the key streams; -1 where a value isn't finite. watched: () or (kept, shift, steps, continues, total, sums) of ``watched_part``. */
 static PyObject *released_over(PyObject *module, PyObject *args) {
-    Py_buffer key, own, columns, ends, rectangles, value, kept = {0}, total = {0}, sums = {0};
+    Py_buffer key, own, columns, ends, rectangles, value;
     unsigned long long place, own_place;
     Envelope tables;
     Groups groups;
     Release by;
-    Watched watched = {0};
+    Look look = {0};
     PyObject *watch;
     int way, widest;
     Py_ssize_t done = 0;
@@ -96,16 +120,11 @@ static PyObject *released_over(PyObject *module, PyObject *args) {
             args, "iiy*Ky*Ky*y*y*innw*dddO!", &way, &widest, &key, &place, &own, &own_place, &columns, &ends, &rectangles, &tables.shift,
             &groups.together, &groups.few, &value, &by.factor, &by.largest, &by.scale, &PyTuple_Type, &watch
         )) return NULL;
-    const int looks = PyTuple_GET_SIZE(watch) > 0;
-    const int parsed = !looks || PyArg_ParseTuple(
-        watch, "w*nfpw*w*", &kept, &watched.shift, &watched.steps, &watched.continues, &total, &sums
-    );
+    look_with(watch, &look);
     const Py_ssize_t count = value.len / 4;
-    watched.kept = kept.buf; watched.total = total.buf; watched.added = total.len / 8;
-    const int fits = parsed && key.len == 32 && own.len == 32 && way > 0 && way <= ways_here() && columns.len == COLUMNS * 8
-        && ends.len == (REST + 1) * 8 && rectangles.len == REST * 8 && place % 16 == 0 && groups.together > 0
-        && groups.few >= 0
-        && (!looks || (kept.len >= count && sums.len == 14 * 8 && watched.shift >= 0 && watched.added <= kept.len));
+    const int fits = has_room_for(&look, count) && key.len == 32 && own.len == 32 && way > 0 && way <= ways_here()
+        && columns.len == COLUMNS * 8 && ends.len == (REST + 1) * 8 && rectangles.len == REST * 8 && place % 16 == 0 && groups.together > 0
+        && groups.few >= 0;
     Room room = {0};
     int has_room_for_all = 0;
     if (fits) {
@@ -117,7 +136,7 @@ static PyObject *released_over(PyObject *module, PyObject *args) {
         has_room_for_all = has_all(&room);
         if (has_room_for_all)
             done = all_over(
-                ways[way - 1], widest, &words, &rest, columns.buf, tables, groups, value.buf, count, by, &watched, looks ? sums.buf : NULL,
+                ways[way - 1], widest, &words, &rest, columns.buf, tables, groups, value.buf, count, by, &look.by, sums_of(&look),
                 &room
             );
         free_room(&room);
@@ -126,8 +145,8 @@ static PyObject *released_over(PyObject *module, PyObject *args) {
     }
     PyBuffer_Release(&key); PyBuffer_Release(&own); PyBuffer_Release(&columns); PyBuffer_Release(&ends); PyBuffer_Release(&rectangles);
     PyBuffer_Release(&value);
-    if (looks && parsed) { PyBuffer_Release(&kept); PyBuffer_Release(&total); PyBuffer_Release(&sums); }
-    if (!parsed) return NULL;
+    end_look(&look);
+    if (!look.parsed) return NULL;
     if (!fits) { PyErr_SetString(PyExc_ValueError, "arrays of other sizes than each other's"); return NULL; }
     if (!has_room_for_all && count) return PyErr_NoMemory();
     return Py_BuildValue("nKK", done, place, own_place);
@@ -136,23 +155,18 @@ static PyObject *released_over(PyObject *module, PyObject *args) {
 /* added_over(widest, noise, value, factor, largest, scale, watched) -> whether value, float32, was finite as far as it was gone through: it is
    then released over itself with this noise, float64, and looked at. watched: as of released_over. */
 static PyObject *added_over(PyObject *module, PyObject *args) {
-    Py_buffer noise, value, kept = {0}, total = {0}, sums = {0};
+    Py_buffer noise, value;
     Release by;
-    Watched watched = {0};
+    Look look = {0};
     PyObject *watch;
     int widest, finite = 1;
     (void)module;
     if (!PyArg_ParseTuple(
             args, "iy*w*dddO!", &widest, &noise, &value, &by.factor, &by.largest, &by.scale, &PyTuple_Type, &watch
         )) return NULL;
-    const int looks = PyTuple_GET_SIZE(watch) > 0;
-    const int parsed = !looks || PyArg_ParseTuple(
-        watch, "w*nfpw*w*", &kept, &watched.shift, &watched.steps, &watched.continues, &total, &sums
-    );
+    look_with(watch, &look);
     const Py_ssize_t count = value.len / 4;
-    watched.kept = kept.buf; watched.total = total.buf; watched.added = total.len / 8;
-    const int fits = parsed && noise.len == 8 * count
-        && (!looks || (kept.len >= count && sums.len == 14 * 8 && watched.shift >= 0 && watched.added <= kept.len));
+    const int fits = has_room_for(&look, count) && noise.len == 8 * count;
     if (fits) {
         Py_BEGIN_ALLOW_THREADS
         float after[ADDED_SINGLE];
@@ -160,15 +174,15 @@ static PyObject *added_over(PyObject *module, PyObject *args) {
             const Py_ssize_t some = count - first < ADDED_SINGLE ? count - first : ADDED_SINGLE;
             float *const before = (float *)value.buf + first;
             finite = all_released(before, (const Double *)noise.buf + first, after, some, by, 1);
-            watched.first = first;
-            if (finite && looks) all_watched(widest, before, after, some, &watched, sums.buf);
+            look.by.first = first;
+            if (finite && look.looks) all_watched(widest, before, after, some, &look.by, sums_of(&look));
             if (finite) memcpy(before, after, (size_t)(4 * some));
         }
         Py_END_ALLOW_THREADS
     }
     PyBuffer_Release(&noise); PyBuffer_Release(&value);
-    if (looks && parsed) { PyBuffer_Release(&kept); PyBuffer_Release(&total); PyBuffer_Release(&sums); }
-    if (!parsed) return NULL;
+    end_look(&look);
+    if (!look.parsed) return NULL;
     if (!fits) { PyErr_SetString(PyExc_ValueError, "arrays of other sizes than each other's"); return NULL; }
     return PyBool_FromLong(finite);
 }

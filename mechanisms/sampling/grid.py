@@ -33,6 +33,11 @@ def largest(coordinates: int) -> float:
     return math.inf if coordinates <= FEW else LARGEST
 
 
+def released_by(scale: float, kept: float, coordinates: int) -> tuple[float, float, float]:
+    """Factor, largest and scale of ``NoiseSource.released``: standard noise times ``scale`` on a vector contracted to ``kept``."""
+    return kept / scale, largest(coordinates), scale / kept
+
+
 def rounding(coordinates: int) -> float:
     r"""How far rounding to the grid moves two neighbours apart per coordinate: one step, and twice the rounding of the product before it.
 
