@@ -97,7 +97,7 @@ def test_large_layers_of_a_network_take_them(dtype: torch.dtype, monkeypatch: py
     torch.manual_seed(1)
     network = nn.Sequential(nn.Linear(784, 256, dtype=dtype), nn.Linear(256, 10, dtype=dtype)).requires_grad_(requires_grad=False)
     shapes = taken(monkeypatch)
-    values = torch.randn(64, 784, dtype=dtype)
+    values = torch.randn(128, 784, dtype=dtype)
     tape = Tape({"0": network[0], "1": network[1]}, values, None)
     outputs = tape.forward(network)
     uses, _ = tape.backward(outputs.abs().square().sum(), [])

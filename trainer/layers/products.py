@@ -12,8 +12,8 @@ from typing import Any, cast, final
 import torch
 from torch import Tensor, nn
 
-LARGE_PRODUCT = 2**22
-"""Multiplications from which on it pays: a smaller product is over before the call has found its kernel."""
+LARGE_PRODUCT = 2**24
+"""Multiplications from which on it pays: of a few million, a network's small products saved less than their calls took."""
 
 _HAS_WIDE = torch.backends.mkldnn.is_available() and torch.backends.cpu.get_cpu_capability() == "AVX512"  # type: ignore[no-untyped-call]
 _LINEAR: Any = torch.ops.mkldnn._linear_pointwise if _HAS_WIDE else None
