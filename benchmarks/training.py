@@ -38,16 +38,19 @@ MICROBATCH = 512
 LEARNING_RATE = 1e-3
 
 
-def native_step(case: Case, batch: int, *, compiled: bool = False) -> Callable[[], object]:
+PROCESSOR = torch.device("cpu")
+
+
+def native_step(case: Case, batch: int, device: torch.device = PROCESSOR, *, compiled: bool = False) -> Callable[[], object]:
     """PyTorch's own; real convolutions in a row run with channels last, an eighth faster."""
-    network = case.native()
+    network = case.native().to(device)
     if not case.is_complex and sum(isinstance(module, torch.nn.Conv2d) for module in network.modules()) > 1:
         network = network.to(memory_format=torch.channels_last)
     if compiled:
         network = torch.compile(network)
     optimizer = torch.optim.SGD(network.parameters(), lr=LEARNING_RATE)
-    features, targets = case.records(batch)
-    rows = torch.arange(batch)
+    features, targets = (one.to(device) for one in case.records(batch))
+    rows = torch.arange(batch, device=device)
 
     def step() -> None:
         optimizer.zero_grad()
@@ -58,11 +61,13 @@ def native_step(case: Case, batch: int, *, compiled: bool = False) -> Callable[[
     return step
 
 
-def private_step(case: Case, batch: int, microbatch_size: int = MICROBATCH, *, prefetch: bool = False) -> Callable[[], object]:
+def private_step(
+    case: Case, batch: int, microbatch_size: int = MICROBATCH, device: torch.device = PROCESSOR, *, prefetch: bool = False
+) -> Callable[[], object]:
     """The service's, from sampling to update."""
-    features, targets = case.records(batch)
+    features, targets = (one.to(device) for one in case.records(batch))
     clipping = FlatClipping(bound=1.0)
-    problem = Problem(case.ours(), case.losses, features, targets, None)
+    problem = Problem(case.ours().to(device), case.losses, features, targets, None)
     clipped = ClippedGradients(problem, clipping, microbatch_size)
     noise = ComplexGaussian if case.is_complex else Gaussian
     plan = ExecutionPlan(
@@ -74,7 +79,7 @@ def private_step(case: Case, batch: int, microbatch_size: int = MICROBATCH, *, p
     )
     randomness = NoiseAhead(FreshRandomness(), plan.steps) if prefetch else FreshRandomness()
     descent = Descent(Sgd(learning_rate=LEARNING_RATE), plan.steps, noise_std=0.0, averaging=None)
-    site, watch = Site(torch.arange(batch), randomness), NoiseWatch(plan.mechanism)
+    site, watch = Site(torch.arange(batch, device=device), randomness), NoiseWatch(plan.mechanism)
     loop = PrivateLoop(clipped, clipped.layout, plan, (site,), descent.updated, Alone(), watch=watch)
     parameters = clipped.layout.flatten(dict(problem.network.named_parameters()))
     forget_values(problem.network)

@@ -117,17 +117,18 @@ def _alias_table(weights: list[int]) -> tuple[NDArray[np.uint64], NDArray[np.uin
     return np.array(thresholds, np.uint64), np.array(aliases, np.uint64)
 
 
-def draw(count: int, fill: Fill, fill_rest: Fill) -> NDArray[np.float64]:
-    r"""``count`` independent (floor(2^32 Z) + 1/2) / 2^32, (count,) float64, exactly.
+def draw(numbers: NDArray[np.float64], fill: Fill, fill_rest: Fill) -> NDArray[np.float64]:
+    r"""Independent (floor(2^32 Z) + 1/2) / 2^32, exactly, over ``numbers``, (count,), which come back.
 
     Args:
       fill: gives the words of every draw, 64 bits each, in order.
       fill_rest: gives the words of the few draws that need more, from another stream; how many depends on the drawn words.
 
-    >>> draw(2, lambda words: words.fill(0), lambda words: words.fill(0)) * 2**32
+    >>> draw(np.empty(2), lambda words: words.fill(0), lambda words: words.fill(0)) * 2**32
     array([0.5, 0.5])
     """
-    numbers, words = np.empty(count), np.empty(min(count, BLOCK), "<u8")
+    count = len(numbers)
+    words = np.empty(min(count, BLOCK), "<u8")
     rest: list[NDArray[np.int64]] = []
     for first in range(0, count, BLOCK):
         part = numbers[first : first + BLOCK]
@@ -172,14 +173,14 @@ def streamed(value: NDArray[Any], factor: float, largest: float, scale: float, k
     return out
 
 
-def draw_streamed(count: int, key: bytes, block: int, rest: KeyStream) -> NDArray[np.float64]:
+def draw_streamed(numbers: NDArray[np.float64], key: bytes, block: int, rest: KeyStream) -> NDArray[np.float64]:
     """``draw`` with the words of a key stream from this block on, and those of the rest from the other one, identical to the bit: what a
     release adds to zeros."""
-    out = np.zeros(count)
-    places, _, signs = kernel.streamed(key, block, table().columns, out, (1.0, LARGEST, 1.0), out)
+    numbers.fill(0.0)
+    places, _, signs = kernel.streamed(key, block, table().columns, numbers, (1.0, LARGEST, 1.0), numbers)
     if len(places):
-        out[places] = _rest_streamed(places, signs, rest)
-    return out
+        numbers[places] = _rest_streamed(places, signs, rest)
+    return numbers
 
 
 def released_over(

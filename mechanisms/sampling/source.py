@@ -182,24 +182,13 @@ class RandomStream:
         numbers[pairs:] *= radius
         return numbers[:count]
 
-    def grid_normal(self, count: int) -> NDArray[np.float64]:
-        """``count`` independent (floor(2^32 Z) + 1/2) / 2^32 of standard normals Z, exactly."""
-        beside = self._beside()
+    def grid_normal(self, count: int, into: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+        """``count`` independent (floor(2^32 Z) + 1/2) / 2^32 of standard normals Z, exactly; in the memory of ``into`` if it is given."""
+        numbers, beside = np.empty(count) if into is None else into, self._beside()
         if (block := self._stream.reserve(8 * count)) is None:
-            return grid_normal.draw(count, self.fill, beside.fill)
+            return grid_normal.draw(numbers, self.fill, beside.fill)
         # Without returning to the interpreter in between, which may be busy with another thread.
-        return grid_normal.draw_streamed(count, self._stream.secret, block, beside._stream)
-
-    def normal_words(self, count: int) -> NDArray[np.uint64]:
-        """The words from which ``grid_normal`` makes ``count`` numbers, for code that makes them elsewhere."""
-        self._beside()  # before them, as there
-        words = np.empty(count, "<u8")
-        self.fill(words)
-        return words
-
-    def rest_of_normals(self, places: NDArray[np.int64], signs: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The numbers that these words left to the rest, at places that rise; only the signs of ``signs`` are used."""
-        return grid_normal.of_rest(places, signs, self._beside().fill)
+        return grid_normal.draw_streamed(numbers, self._stream.secret, block, beside._stream)
 
     def released_normal(self, value: NDArray[Any], factor: float, largest: float, scale: float) -> NDArray[Any]:
         """``kernel.released`` of a value with as many new numbers of ``grid_normal``."""

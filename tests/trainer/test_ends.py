@@ -11,7 +11,7 @@ import torch
 
 from zetadp.trainer import RuntimeSpec, ZetaDpSgd, child, load_train
 from zetadp.trainer.child import report_failure
-from zetadp.trainer.engine import publisher
+from zetadp.trainer.engine import publisher, run
 from zetadp.trainer.engine.checkpoint import checkpointed_step
 from zetadp.trainer.engine.loop import PrivateLoop, TrainingState
 from zetadp.trainer.errors import PartFailed, TrainingAborted, TrainingDiverged
@@ -70,6 +70,20 @@ def test_a_divergence_tried_again_is_told_again_and_nothing_is_released(steered:
     assert events == [Started(resumed_from_step=DIVERGES_AT)]
     # With other noise it would have told how two walks end where one is counted.
     assert steps == list(range(1, DIVERGES_AT + 1))
+
+
+def test_a_divergence_that_is_looked_for_a_step_later_ends_with_its_own_state(
+    steered: ZetaDpSgd, tmp_path: Path, steps: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = run.Publisher
+    monkeypatch.setattr(publisher, "PROGRESS_SECONDS", 3600.0)
+    monkeypatch.setattr(run, "Publisher", lambda **given: made(**{**given, "looks_later": True}))
+    for _ in range(3):
+        with pytest.raises(TrainingDiverged, match=f"stopped being finite at step {DIVERGES_AT}"):
+            _run(steered, tmp_path)
+    assert _checkpointed(tmp_path) == DIVERGES_AT
+    # Of the step after it nothing is kept, and it isn't run again.
+    assert steps == list(range(1, DIVERGES_AT + 2))
 
 
 def test_the_same_test_catches_a_run_that_tells_what_it_has_not_kept(

@@ -14,7 +14,7 @@ from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling.key_stream import KeyStream
 from zetadp.trainer.engine import self_test
 from zetadp.trainer.engine.gradients import clipping
-from zetadp.trainer.engine.noise import torch_kernel
+from zetadp.trainer.engine.noise.torch_source import TorchSource
 from zetadp.trainer.specs.findings.devices import Check
 
 CPU = torch.device("cpu")
@@ -31,13 +31,8 @@ def other_counter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def other_sign(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = torch_kernel.normals
-
-    def off(words: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
-        numbers, rest = right(words, columns)
-        return numbers.abs(), rest
-
-    monkeypatch.setattr(torch_kernel, "normals", off)
+    right = TorchSource.standard_normal
+    monkeypatch.setattr(TorchSource, "standard_normal", lambda self, shape: right(self, shape).abs())
 
 
 def short_products(monkeypatch: pytest.MonkeyPatch) -> None:

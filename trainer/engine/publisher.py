@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import final
 
 from zetadp.trainer.engine.checkpoint import Checkpoint, Evaluated
-from zetadp.trainer.engine.finite import all_finite
+from zetadp.trainer.engine.finite import Verdict
 from zetadp.trainer.engine.loop import TrainingState
 from zetadp.trainer.engine.spent import EpsilonSpent
 from zetadp.trainer.errors import TrainingAborted, TrainingDiverged, TrainingStopped
@@ -51,6 +51,10 @@ class Publisher:
     releases so far. So a run that diverges ends with its last state on disk, and trying it again gives the same answer. A step that
     an error ended counts as executed and isn't run again, as far as the disk can be written. A killed process publishes nothing more; the
     steps since its last checkpoint were seen by nobody, except for when it was killed and by what, which no guarantee covers.
+
+    Args:
+      looks_later: whether parameters that nothing is published of are looked at after the next step, when an accelerator has computed them
+        anyway. If they weren't finite, that step's release goes nowhere: the run ends with the state before it.
     """
 
     def __init__(
@@ -63,8 +67,11 @@ class Publisher:
         evaluation: Evaluation,
         report: Callable[[TrainingEvent], None],
         should_stop: Callable[[], bool],
+        looks_later: bool = False,
     ) -> None:
         self._plan = plan
+        self._looks_later = looks_later
+        self._unseen: tuple[TrainingState, Verdict] | None = None
         self._private = plan.counts
         self._checkpoint_seconds = checkpoint_seconds
         self._earlier = earlier
@@ -121,9 +128,10 @@ class Publisher:
           TrainingStopped: a stop was requested; the state is saved.
         """
         self._reached = state
-        if not all_finite(state.parameters):
-            self._save_and_tell(state)
-            raise TrainingDiverged(state.step)
+        self._look()
+        self._unseen = (state, Verdict(state.parameters))
+        if not self._looks_later:
+            self._look()
         last = state.step == self._plan.steps
         stop = self._should_stop() and not last
         now = time.monotonic()
@@ -132,6 +140,7 @@ class Publisher:
             self._checkpoint(state, counted=counted)
         is_saved = self._saved_step == state.step
         if last or (now >= self._progress_due and (is_saved or now >= self._writing_due)):
+            self._look()
             if not is_saved:
                 self._save_and_tell(state)
             self._progress(state.step)
@@ -139,8 +148,16 @@ class Publisher:
             raise TrainingStopped(state.step)
         self._before, self._reached = state, None
 
+    def _look(self) -> None:
+        """At the parameters that weren't looked at yet. Raises TrainingDiverged, with their state saved."""
+        unseen, self._unseen = self._unseen, None
+        if unseen is not None and not unseen[1].is_finite():
+            self._save_and_tell(unseen[0])
+            raise TrainingDiverged(unseen[0].step)
+
     def keep(self, state: TrainingState) -> None:
         """Saves the state from which a step was begun and given up, before this is reported."""
+        self._look()
         self._write(state)
 
     def end_early(self, state: TrainingState) -> None:
@@ -185,6 +202,7 @@ class Publisher:
                 return None
 
     def _checkpoint(self, state: TrainingState, *, counted: bool) -> None:
+        self._look()
         if counted:
             self._evaluated = Evaluated(step=state.step, metrics=self._evaluation.measure(state))
         self._save_and_tell(state)
@@ -243,5 +261,5 @@ class Follower:
 
 def _check_finite(state: TrainingState) -> None:
     """Raises TrainingDiverged if a parameter isn't finite."""
-    if not all_finite(state.parameters):
+    if not Verdict(state.parameters).is_finite():
         raise TrainingDiverged(state.step)

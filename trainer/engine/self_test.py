@@ -19,13 +19,11 @@ from torch import Tensor, nn
 
 from zetadp.mechanisms import Adjacency, ComplexGaussian, Gaussian, Sensitivity
 from zetadp.mechanisms.errors import InvalidParameter
-from zetadp.mechanisms.sampling import grid_normal, kernel
 from zetadp.mechanisms.sampling.key_stream import BLOCK, KeyStream
 from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer.engine.environment import hardware
 from zetadp.trainer.engine.gradients.clipping import ClippedGradients
 from zetadp.trainer.engine.gradients.problem import Problem
-from zetadp.trainer.engine.noise import torch_kernel
 from zetadp.trainer.engine.noise.torch_source import TorchSource
 from zetadp.trainer.engine.products import WholeProducts
 from zetadp.trainer.engine.team.distributed import launch
@@ -43,7 +41,7 @@ LARGEST_ERROR: Final = 1e-5
 LARGEST_PRODUCT_ERROR: Final = 2.0**-19
 """Of a product over 256 numbers, relative to its factors' lengths; TF32 errs by about 2^-12."""
 NUMBERS: Final = 200_000
-"""Numbers of noise: some 300 of them need more words than one."""
+"""Numbers of noise."""
 _L2 = Sensitivity(l2=1.0, adjacency=Adjacency.ADD_REMOVE, unit="record")
 
 
@@ -120,11 +118,9 @@ def _cipher() -> Check:
 
 
 def _noise(device: torch.device) -> Check:
-    """A device's noise, and its releases, from the same words as the processor's."""
-    words, columns = RandomStream.from_seed(2, "self-test").normal_words(NUMBERS), grid_normal.table().columns
-    expected = np.empty(NUMBERS)
-    kernel.normals(words, columns, expected)
-    drawn, _ = torch_kernel.normals(*(torch.from_numpy(one.view(np.int64)).to(device) for one in (words, columns)))
+    """The noise that a device gets, and its releases with it, are the processor's."""
+    expected = RandomStream.from_seed(2, "self-test").grid_normal(NUMBERS)
+    drawn = TorchSource(RandomStream.from_seed(2, "self-test"), device).standard_normal((NUMBERS,))
     value = torch.randn(NUMBERS, generator=torch.Generator().manual_seed(1))
     differing = [] if np.array_equal(drawn.cpu().numpy().view(np.int64), expected.view(np.int64)) else ["numbers"]
     complex_value = value.view(torch.complex64)

@@ -15,8 +15,17 @@ from torch import Tensor, nn
 LARGE_PRODUCT = 2**24
 """Multiplications from which on it pays: of a few million, a network's small products saved less than their calls took."""
 
+FAST_DOUBLES = frozenset({(6, 0), (7, 0), (8, 0), (9, 0), (10, 0)})
+"""Kinds of accelerators ("compute capabilities") that multiply in float64 at least half as fast as in float32; others take up to 64 times
+as long."""
+
 _HAS_WIDE = torch.backends.mkldnn.is_available() and torch.backends.cpu.get_cpu_capability() == "AVX512"  # type: ignore[no-untyped-call]
 _LINEAR: Any = torch.ops.mkldnn._linear_pointwise if _HAS_WIDE else None
+
+
+def doubles_are_fast(device: torch.device) -> bool:
+    """Whether a sum in float64 there takes less than several in float32: on accelerators of ``FAST_DOUBLES``."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) in FAST_DOUBLES
 
 
 def is_fast(rows: int, columns: int, common: int, *of: Tensor) -> bool:

@@ -56,6 +56,11 @@ class Randomness(Protocol):
         ...
 
 
+def noise_over(stream: RandomStream, vector: Tensor) -> TorchSource:
+    """A run's noise for a vector; of one that isn't finite an accelerator makes parameters that aren't, which end the run."""
+    return TorchSource(stream, vector.device, refuses=False)
+
+
 @final
 class FreshRandomness:
     """Keys from the operating system, new in every process: a step that is run again gets different noise and a different sample."""
@@ -85,7 +90,7 @@ class FreshRandomness:
         return RandomStream.from_operating_system()
 
     def noise_source(self, step: int, vector: Tensor, /) -> NoiseSource[Tensor]:
-        return TorchSource(self.noise(step, vector), vector.device)
+        return noise_over(self.noise(step, vector), vector)
 
 
 @final
@@ -118,7 +123,7 @@ class CommittedRandomness:
         return self._key.noise(self._site, step, _bytes(vector))
 
     def noise_source(self, step: int, vector: Tensor, /) -> NoiseSource[Tensor]:
-        return TorchSource(self.noise(step, vector), vector.device)
+        return noise_over(self.noise(step, vector), vector)
 
 
 @final
@@ -150,7 +155,7 @@ class SeededRandomness:
         return RandomStream.from_seed(self._seed, f"noise step {step}")
 
     def noise_source(self, step: int, vector: Tensor, /) -> NoiseSource[Tensor]:
-        return TorchSource(self.noise(step, vector), vector.device)
+        return noise_over(self.noise(step, vector), vector)
 
 
 def randomness_of(seed: int | None, site: int, team: Team) -> Randomness:

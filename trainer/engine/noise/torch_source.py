@@ -3,7 +3,6 @@ r"""Noise as torch tensors, over the same cryptographic stream as NumPy's."""
 from __future__ import annotations
 
 import math
-from functools import cached_property
 from typing import Final, final
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from zetadp.mechanisms.numerics.spectrum import dropped_slices
-from zetadp.mechanisms.sampling import grid_normal, kernel
+from zetadp.mechanisms.sampling import kernel
 from zetadp.mechanisms.sampling.grid import FEW
 from zetadp.mechanisms.sampling.source import FAIR, RandomOrigin, RandomStream
 from zetadp.trainer.engine.finite import all_finite
@@ -21,24 +20,25 @@ from zetadp.trainer.engine.noise import torch_kernel
 GENERATOR: Final = "AES-256-CTR"
 """What makes the noise, for certificates."""
 
-RARE, ROOM = 1.0 / 512.0, 64
-"""The share of numbers, and how many more, that are asked for as the rest: a fifth more than there are, ten deviations of a million."""
-
 
 @final
 class TorchSource:
     r"""A ``NoiseSource`` over tensors. Noise is always real; a complex mechanism draws real pairs.
 
-    torch's own generators aren't cryptographic, and its complex draws have half the variance per real component: neither is used. Random
-    words come from the CPU; an accelerator turns them into normal noise and adds it, with the same bits (``torch_kernel``).
+    torch's own generators aren't cryptographic, and its complex draws have half the variance per real component: neither is used. Noise
+    is drawn by the processor; an accelerator adds it, with the same bits (``torch_kernel``).
+
+    Args:
+      refuses: whether an accelerator refuses a value that isn't finite, which waits for it; else it releases NaN everywhere in its place.
 
     >>> TorchSource(RandomStream.from_seed(1, "doctest"), torch.device("cpu")).standard_normal((2, 3)).shape
     torch.Size([2, 3])
     """
 
-    def __init__(self, stream: RandomStream, device: torch.device) -> None:
+    def __init__(self, stream: RandomStream, device: torch.device, *, refuses: bool = True) -> None:
         self._stream = stream
         self._device = device
+        self._refuses = refuses
         self._by_torch = device.type != "cpu"
 
     @property
@@ -46,33 +46,12 @@ class TorchSource:
         return self._stream.origin
 
     def standard_normal(self, shape: tuple[int, ...]) -> Tensor:
-        if not self._by_torch:
-            return self._there(self._stream.grid_normal(math.prod(shape)), shape)
         count = math.prod(shape)
-        words = torch.from_numpy(self._stream.normal_words(count).view(np.int64)).to(self._device)
-        numbers, is_rest = torch_kernel.normals(words, self._columns)
-        if not count:
-            return numbers.reshape(shape)
-        # How many there are only the device knows, and asking is waiting: so many places as there hardly ever are, the rest of them -1.
-        places = torch.nonzero_static(is_rest, size=int(count * RARE) + ROOM, fill_value=-1).squeeze(1)
-        at, signs = self._moved(places, numbers)
-        if at[-1] >= 0:
-            places = is_rest.nonzero().squeeze(1)
-            at, signs = self._moved(places, numbers)
-        found = int(np.count_nonzero(at >= 0))
-        rest = self._stream.rest_of_normals(at[:found], signs[:found])
-        numbers[places[:found]] = torch.from_numpy(rest).to(self._device)
-        return numbers.reshape(shape)
-
-    @staticmethod
-    def _moved(places: Tensor, numbers: Tensor) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Places and the numbers there, on the processor, together: so the device is waited for once. Places stay below 2^53."""
-        at, there = torch.stack((places.to(numbers.dtype), numbers[places])).cpu().numpy()
-        return at.astype(np.int64), there
-
-    @cached_property
-    def _columns(self) -> Tensor:
-        return torch.from_numpy(grid_normal.table().columns.view(np.int64)).to(self._device)
+        if self._device.type != "cuda":
+            return self._there(self._stream.grid_normal(count), shape)
+        numbers = torch.empty(count, dtype=torch.float64, pin_memory=True)
+        self._stream.grid_normal(count, into=numbers.numpy())
+        return numbers.reshape(shape).to(self._device, non_blocking=True)
 
     def standard_laplace(self, shape: tuple[int, ...]) -> Tensor:
         return self._there(self._stream.grid_laplace(math.prod(shape)), shape)
@@ -82,7 +61,7 @@ class TorchSource:
 
     def released(self, value: Tensor, noise: Tensor, factor: float, largest: float, scale: float) -> Tensor:
         if self._by_torch and value.numel() > FEW:
-            return self._observed(torch_kernel.released(value, noise, factor, largest, scale))
+            return self._observed(torch_kernel.released(value, noise, factor, largest, scale, refuses=self._refuses))
         there = kernel.released(value.cpu().contiguous().numpy(), noise.cpu().numpy(), factor, largest, scale)
         return self._observed(torch.from_numpy(there).to(value.device))
 

@@ -36,6 +36,10 @@ SMALLEST_PRODUCT = 16
 CONVERTED_AT_ONCE, SUMMED_AT_ONCE = 2**20, 2**15
 """How many numbers are converted to float64 at once, for a product: 8 MiB; and to be added up, in a processor's nearer caches."""
 
+AT_ONCE_THERE = 2**25
+"""Numbers that an accelerator has at once where a processor has fewer, 128 MiB of float32: many short operations take it longer than one
+long one."""
+
 NORM_CHUNK = 4096
 """Squares are added one after another over this many numbers at most, an error below 2^-12 in any order, and in a cascade beyond."""
 
@@ -156,7 +160,7 @@ def weighted_rows(values: Tensor, factors: Tensor, sample: int = 0) -> Tensor:
         total = factors.to(rows.dtype) @ rows
     else:
         exact = factors.double()
-        total = added(converted_parts(len(rows), rows.shape[1]), lambda part: exact[part] @ rows[part].double())
+        total = added(converted_parts(len(rows), rows.shape[1], rows.device), lambda part: exact[part] @ rows[part].double())
     total = total.reshape(real.shape[1:])
     return torch.view_as_complex(total) if values.is_complex() else total
 
@@ -193,15 +197,21 @@ def doubled(values: Tensor) -> Tensor:
     return values.to(torch.complex128 if values.is_complex() else torch.float64)
 
 
-def converted_parts(units: int, numbers: int, at_once: int = CONVERTED_AT_ONCE) -> list[slice]:
+def at_once_on(device: torch.device, here: int) -> int:
+    """How many numbers to have at once on a device: ``here`` on a processor."""
+    return here if device.type == "cpu" else max(here, AT_ONCE_THERE)
+
+
+def converted_parts(units: int, numbers: int, device: torch.device, here: int = CONVERTED_AT_ONCE) -> list[slice]:
     """Parts of a few units each, for units of ``numbers`` numbers; at least one part, perhaps empty."""
-    together = max(1, at_once // max(1, numbers))
+    together = max(1, at_once_on(device, here) // max(1, numbers))
     return [slice(first, first + together) for first in range(0, max(units, 1), together)]
 
 
 def exact_sum(rows: Tensor) -> Tensor:
     """(rows, columns) -> (columns,), in float64 or complex128."""
-    return added(converted_parts(len(rows), rows.shape[1], SUMMED_AT_ONCE), lambda part: doubled(rows[part]).sum(dim=0))
+    parts = converted_parts(len(rows), rows.shape[1], rows.device, SUMMED_AT_ONCE)
+    return added(parts, lambda part: doubled(rows[part]).sum(dim=0))
 
 
 def added(parts: Sequence[slice], sum_of: Callable[[slice], Tensor]) -> Tensor:

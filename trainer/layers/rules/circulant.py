@@ -27,6 +27,7 @@ from zetadp.trainer.layers.rules.base import (
     WritableGradients,
     added,
     adds_little,
+    at_once_on,
     cancellation,
     converted_parts,
     doubled,
@@ -113,7 +114,7 @@ class BlockCirculantGradients(WritableGradients):
         if a.shape[2] == 1 and adds_little(len(factors), sample, COMBINED) and weight.dtype == self._inputs.dtype:
             self._spectra.write_correlations(torch.bmm(g.flatten(1, 2).mT, a.flatten(1, 2)), weight)
         else:
-            parts = converted_parts(len(factors), a.shape[0] * a.shape[2] * (a.shape[3] + g.shape[3]))
+            parts = converted_parts(len(factors), a.shape[0] * a.shape[2] * (a.shape[3] + g.shape[3]), a.device)
             total = added(parts, lambda part: torch.bmm(g[:, part].double().flatten(1, 2).mT, a[:, part].double().flatten(1, 2)))
             exact = torch.empty_like(weight, dtype=doubled(weight[:0]).dtype)
             self._spectra.write_correlations(total, exact)
@@ -155,6 +156,6 @@ def _squared_sums(inputs: Tensor, gradients: Tensor) -> Tensor:
     if positions * (of_a + of_g) < of_a * of_g:
         norms = gram_squared_norms(a, g)
     else:
-        together = max(1, EXPLICIT_NUMBERS // (of_a * of_g))
+        together = max(1, at_once_on(inputs.device, EXPLICIT_NUMBERS) // (of_a * of_g))
         norms = torch.cat([squared_rows(g.mT @ a.conj()) for a, g in zip(a.split(together), g.split(together), strict=True)])
     return norms.view(frequencies, units).sum(dim=0)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from zetadp.trainer.layers.flat_parameters import as_real
-from zetadp.trainer.layers.products import is_fast, planes, product, turned
+from zetadp.trainer.layers.products import doubles_are_fast, is_fast, planes, product, turned
 from zetadp.trainer.layers.rules.base import (
     COMPLEX,
     REAL,
@@ -23,6 +23,7 @@ from zetadp.trainer.layers.rules.base import (
     WritableGradients,
     added,
     added_at_once,
+    at_once_on,
     cancellation,
     converted_parts,
     doubled,
@@ -77,13 +78,13 @@ class _WeightedSum(WritableGradients):
             if bias is not None and bias.dtype == weighted.dtype:
                 torch.sum(weighted, dim=0, out=bias)
                 return
-        elif at_once:
+        elif at_once and not doubles_are_fast(a.device):
             _write(weight, a.dtype, lambda total: _write_products(g, factors, a, total, at_once))
         else:
             numbers = (a.shape[-1] + g.shape[-1]) * (1 if a.dim() == 2 else a.shape[1])
             # BLAS conjugates while it transposes; this leaves conj(W), which is smaller than a.
             total = added(
-                converted_parts(units, numbers),
+                converted_parts(units, numbers, a.device),
                 lambda part: doubled(scaled_rows(g[part], factors[part])).flatten(0, -2).mH @ doubled(a[part]).flatten(0, -2),
             )
             weight.copy_(total.conj())
@@ -175,6 +176,6 @@ class OuterProductSums(_WeightedSum):
         return norms + cancellation(squared_rows(self._a, plus=positions if self._has_bias else 0.0), squared_rows(self._g))
 
     def _explicit_squared_norms(self) -> Tensor:
-        together = max(1, EXPLICIT_NUMBERS // (self._a.shape[2] * self._g.shape[2]))
+        together = max(1, at_once_on(self._a.device, EXPLICIT_NUMBERS) // (self._a.shape[2] * self._g.shape[2]))
         parts = zip(self._a.split(together), self._g.split(together), strict=True)
         return torch.cat([squared_rows(g.mT @ a.conj()) for a, g in parts])

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from zetadp.trainer.layers.rules.analysis import Analysis
-from zetadp.trainer.layers.rules.base import HIDDEN_BY_UNDERFLOW, adds_little, cancellation, gram_squared_norms, squared_rows
+from zetadp.trainer.layers.rules.base import HIDDEN_BY_UNDERFLOW, adds_little, at_once_on, cancellation, gram_squared_norms, squared_rows
 from zetadp.trainer.layers.rules.patches import Correlated, Geometry, by_groups, strips, summed_windows, windows
 
 HELD_NUMBERS = 2**24
@@ -66,7 +66,7 @@ def route_of(uses: Sequence[Correlated], geometry: Geometry, analysis: Analysis 
     costs = {Route.DROPPED: product + FOLDING * numbers + 3 * product}
     if analysis is None and pull_back is None:
         costs[Route.GRAM] = 2 * geometry.parts * positions**2 * (inputs + outputs) + 3 * product
-    if uses[0].images.shape[1] * geometry.groups * held <= HELD_NUMBERS:
+    if uses[0].images.shape[1] * geometry.groups * held <= at_once_on(uses[0].images.device, HELD_NUMBERS):
         costs[Route.HELD] = product + FOLDING * numbers + HOLDING * held
     return min(costs, key=lambda route: costs[route])
 
@@ -168,7 +168,7 @@ class PatchGradients:
     def _together(self) -> int:
         """The number of units in one part."""
         numbers = _columns(self._uses[0], self._geometry) * max(self._uses[0].gradients.shape[4], _positions(self._uses))
-        return max(1, NUMBERS_AT_ONCE // (self._geometry.groups * numbers))
+        return max(1, at_once_on(self._uses[0].images.device, NUMBERS_AT_ONCE) // (self._geometry.groups * numbers))
 
     def _parts(self) -> Iterator[list[Correlated]]:
         """The uses' parts, a few units at a time."""

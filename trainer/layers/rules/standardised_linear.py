@@ -59,7 +59,8 @@ class StandardisedProducts:
         outputs = self._g.shape[2]
         norms_of = self._gram_norms if positions * (inputs + outputs) < inputs * outputs else self._explicit_norms
         held = positions * (inputs + outputs) + (0 if norms_of == self._gram_norms else inputs * outputs)
-        norms = torch.cat([norms_of(doubled(self._a[part]), doubled(self._g[part])) for part in converted_parts(units, held)])
+        parts = converted_parts(units, held, self._a.device)
+        norms = torch.cat([norms_of(doubled(self._a[part]), doubled(self._g[part])) for part in parts])
         norms = norms.to(as_real(self._g).dtype)
         return norms if self._bias is None else norms + squared_rows(self._bias)
 
