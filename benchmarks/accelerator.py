@@ -13,17 +13,19 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from benchmarks.compare import goal
 from benchmarks.networks import CASES, Case
 from benchmarks.training import native_step, private_step
 from zetadp.mechanisms import RandomStream
+from zetadp.trainer.engine.noise.torch_source import TorchSource
 
 ROUNDS, CALLS, WARM_UP = 9, 10, 3
 LOTS = (None, 4096)
 """Records of a step; None: the case's own batch."""
-MICROBATCH = 4096
+MICROBATCH = 2048
 WAITS_TARGET = 1
 
 
@@ -34,7 +36,7 @@ def run(device: torch.device) -> Iterator[str]:
         for lot in LOTS:
             yield from _steps(case, lot or case.batch, device)
     yield from _waits(CASES[0], device)
-    yield from _noise()
+    yield from _noise(device)
 
 
 def _steps(case: Case, lot: int, device: torch.device) -> Iterator[str]:
@@ -74,29 +76,28 @@ def _waits(case: Case, device: torch.device) -> Iterator[str]:
     work = private_step(case, case.batch, MICROBATCH, device)
     for _ in range(WARM_UP):
         work()
-    torch.cuda.set_sync_debug_mode("warn")
-    try:
-        with warnings.catch_warnings(record=True) as warned:
-            warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
             for _ in range(CALLS):
                 work()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    found = Counter(f"{Path(one.filename).name}:{one.lineno}" for one in warned)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    waits = [one for one in warned if "synchronizing CUDA operation" in str(one.message)]
+    found = Counter(f"{Path(one.filename).name}:{one.lineno}" for one in waits)
     for where, times in found.most_common():
         yield f"  waits {times / CALLS:g} times a step: {where}"
     yield goal(f"{case.name}: waits for the device, a step", found.total() / CALLS, WAITS_TARGET, "", at_most=True)
 
 
-def _noise() -> Iterator[str]:
-    """Nanoseconds of the processor's for a number of normal noise, and for the words alone that one is made from."""
+def _noise(device: torch.device) -> Iterator[str]:
+    """Nanoseconds for a number of normal noise: the processor's, which draws it, and until it is on the device."""
     stream, count = RandomStream.from_operating_system(), 2**22
-    for name, work in (("words", stream.normal_words), ("numbers", stream.grid_normal)):
-        work(count)
-        start = time.perf_counter()
-        for _ in range(CALLS):
-            work(count)
-        yield f"{name} of noise on the processor: {1e9 * (time.perf_counter() - start) / CALLS / count:.3f} ns each"
+    source, room = TorchSource(stream, device), np.empty(count)
+    drawn = _seconds(lambda: stream.grid_normal(count, into=room), device) / count
+    there = _seconds(lambda: source.standard_normal((count,)), device) / count
+    yield f"a number of noise: {1e9 * drawn:.3f} ns drawn, {1e9 * there:.3f} ns on the device"
 
 
 def main() -> int:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tests.selection import thinned
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling.source import RandomStream
-from zetadp.trainer.engine.gradients.clipping import CLIP_MARGIN, LARGEST_MICROBATCH, ClippedGradients
+from zetadp.trainer.engine.gradients.clipping import CLIP_MARGIN, LARGEST_WITH_POSITIONS, ClippedGradients
 from zetadp.trainer.engine.gradients.per_unit import TapedRoute, WholeNetworkRoute
 from zetadp.trainer.engine.gradients.problem import Problem
 from zetadp.trainer.layers import BlockCirculantLinear
@@ -190,7 +190,7 @@ def test_a_bound_below_what_squares_can_tell_apart_is_kept(bound: float) -> None
 
 def test_many_units_of_many_positions_round_each_others_sum_within_the_margin() -> None:
     generator = torch.Generator().manual_seed(0)
-    count = LARGEST_MICROBATCH
+    count = LARGEST_WITH_POSITIONS
     features = torch.randn(1, 1, 4, generator=generator).expand(count, 784, 4) * (
         10.0 + 10.0 * torch.rand(count, 1, 1, generator=generator)
     )
@@ -313,7 +313,7 @@ def test_a_buffer_that_only_rare_data_change_stops_the_run() -> None:
 def test_more_records_are_added_in_float32_only_where_they_have_one_position_each(
     network: nn.Module, shape: tuple[int, ...], parts: int
 ) -> None:
-    features = torch.randn(LARGEST_MICROBATCH + 1, *shape, generator=torch.Generator().manual_seed(1))
+    features = torch.randn(LARGEST_WITH_POSITIONS + 1, *shape, generator=torch.Generator().manual_seed(1))
     problem = Problem(network, lambda outputs, _: outputs.square().sum(dim=1), features, torch.zeros(len(features)), None)
     clipped = ClippedGradients(problem, FlatClipping(bound=1.0), 10_000)
     total = clipped.sum({name: value.detach() for name, value in network.named_parameters()}, torch.arange(len(features)), 1.0).total

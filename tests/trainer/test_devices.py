@@ -150,13 +150,13 @@ def test_a_step_waits_for_the_accelerator_once(case: Case) -> None:
     step = private_step(case, 64, 64, torch.device("cuda"))
     for _ in range(3):
         step()
-    torch.cuda.set_sync_debug_mode("warn")
-    try:
-        with warnings.catch_warnings(record=True) as waits:
-            warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True) as waits:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
             step()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
     assert len([one for one in waits if "synchronizing CUDA operation" in str(one.message)]) == 1
 
 

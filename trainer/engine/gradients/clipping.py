@@ -44,10 +44,10 @@ mechanisms/proofs/clipped_sum.md.
 AIM = 1.0 - CLIP_MARGIN
 """Relative to the bound."""
 
-LARGEST_MICROBATCH = 256
-"""The most records processed at once where a record may have many positions."""
-LARGEST_WITHOUT_POSITIONS = 2048
-"""The same where each record gives one product for every weight."""
+LARGEST_MICROBATCH = 2048
+"""The most records processed at once: as many as a sum in float32 at the end may have (clipped_sum.md)."""
+LARGEST_WITH_POSITIONS = 256
+"""The same on a processor, where a record may have many positions: more are slower there."""
 
 LARGEST_ONE_BY_ONE = 16
 """The same where each record has a pass of its own, and larger ones would only take memory."""
@@ -109,7 +109,8 @@ class ClippedGradients:
         self.spectra = None if projection is None else Spectra(projection, self.layout, problem.features.device)
         self._released = self.layout if self.spectra is None else self.spectra.layout
         self._bounds = _bounds_of(clipping, self.layers)
-        largest = LARGEST_WITHOUT_POSITIONS if _has_no_positions(problem, self.layers) else LARGEST_MICROBATCH
+        is_here = problem.features.device.type == "cpu"
+        largest = LARGEST_WITH_POSITIONS if is_here and not _has_no_positions(problem, self.layers) else LARGEST_MICROBATCH
         if isinstance(self.route, WholeNetworkRoute) and self.route.is_one_by_one:
             largest = LARGEST_ONE_BY_ONE
         self._most = max(1, min(microbatch_size, largest) // problem.records_per_unit)
