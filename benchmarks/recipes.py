@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import nn
@@ -31,6 +31,8 @@ from zetadp.trainer.recipes import RECIPES, Recipe
 from zetadp.trainer.specs.network_training import NetworkTraining
 
 PLAIN_BATCH = 64
+
+Device = Literal["cpu", "cuda"]
 
 
 class Plain(NamedTuple):
@@ -80,22 +82,22 @@ PLAIN: dict[str, Plain] = {
 DEFAULT = Plain("adam", 1e-3, 10)
 
 
-def private_run(spec: NetworkTraining) -> tuple[dict[str, float], float]:
+def private_run(spec: NetworkTraining, device: Device = "cpu") -> tuple[dict[str, float], float]:
     """Metrics of the final model and seconds trained."""
     with tempfile.TemporaryDirectory() as folder:
-        runtime = RuntimeSpec(device="cpu", microbatch_size=256, threads=1, checkpoint_seconds=600.0)
+        together = 256 if device == "cpu" else 2048
+        runtime = RuntimeSpec(device=device, microbatch_size=together, threads=1, checkpoint_seconds=600.0)
         report = load_train(spec)(spec, spec.plan(), runtime, Path(folder), report=lambda _event: None, should_stop=lambda: False)  # pyright: ignore[reportArgumentType]
     return {str(name): value for name, value in (report.metrics or {}).items()}, report.training_seconds
 
 
-def plain_run(spec: NetworkTraining, plain: Plain, seed: int) -> dict[str, float]:
+def plain_run(spec: NetworkTraining, plain: Plain, seed: int, device: Device = "cpu") -> dict[str, float]:
     """Metrics after ordinary training."""
     facts = data_set_facts(spec.data)
     data = spec.data.read()
-    features, targets, test, truth = (
-        torch.from_numpy(array) for array in (data.training_features, data.training_targets, data.test_features, data.test_targets)
-    )
-    front, network = split_front(build(spec.model, facts, RandomStream.from_seed(seed, "non-private")))
+    arrays = (data.training_features, data.training_targets, data.test_features, data.test_targets)
+    features, targets, test, truth = (torch.from_numpy(array).to(device) for array in arrays)
+    front, network = split_front(build(spec.model, facts, RandomStream.from_seed(seed, "non-private")).to(device))
     features, test, losses = passed_through(front, features), passed_through(front, test), losses_for(facts)
     optimizer = _optimizer(plain, network)
     generator = torch.Generator().manual_seed(seed)
@@ -110,7 +112,7 @@ def plain_run(spec: NetworkTraining, plain: Plain, seed: int) -> dict[str, float
                 schedule.step()
     network.eval()
     with torch.no_grad():
-        outputs = torch.cat([network(chunk) for chunk in test.split(256)])
+        outputs, truth = torch.cat([network(chunk) for chunk in test.split(256)]).cpu(), truth.cpu()
     if facts.task == "classification":
         return classification_metrics(outputs.numpy(), truth.numpy())
     return reconstruction_metrics(outputs.numpy(), truth.numpy())

@@ -14,13 +14,13 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
 import torch
 
-from benchmarks.recipes import DEFAULT, PLAIN, plain_run, private_run
+from benchmarks.recipes import DEFAULT, PLAIN, Device, plain_run, private_run
 from zetadp import accountants
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.numerics.rounding import text_up
@@ -54,16 +54,18 @@ finds, and writes this page; if it is stopped, it continues the next time. `make
 deviation over them where there were several. Without privacy means the same network, trained as usual on the same data. **The paper's
 print** is the paper's own claim: it may be of other data, more of them, another network or another epsilon, and the recipe says which.
 **Proven epsilon** is that of one private run, at the delta and for the unit beside it. **Steps** are those of a private run, with the
-number of units that each step is expected to sample. **Time** is processor time on one thread, of one private run with its evaluations.
+number of units that each step is expected to sample. **Time** is processor time on one thread, of one private run with its evaluations;
+where an accelerator is named, the time it took there.
 """.splitlines()
 
 
 class Run(TypedDict):
-    """One seed: metrics of the private and of the ordinary training, and the private one's processor time."""
+    """One seed: metrics of the private and of the ordinary training, and the private one's processor time; its time on an accelerator."""
 
     private: dict[str, float]
     plain: dict[str, float]
     seconds: float
+    accelerator: NotRequired[str]
 
 
 class Results(TypedDict):
@@ -116,15 +118,19 @@ def results_of(recipe: Recipe, kept: Kept) -> Results:
     return kept[recipe.name]
 
 
-def measure(recipe: Recipe, kept: Kept, seeds: int, keep: Callable[[Kept], None]) -> None:
+def measure(recipe: Recipe, kept: Kept, seeds: int, keep: Callable[[Kept], None], device: Device = "cpu") -> None:
     """Runs what is missing of one recipe, and keeps each run as it is over."""
     spec, own = recipe.spec, results_of(recipe, kept)
     assert isinstance(spec, NetworkTraining)
     while len(own["runs"]) < seeds:
-        seed, start = len(own["runs"]), time.process_time()
-        private, _ = private_run(spec)
-        seconds = time.process_time() - start
-        own["runs"].append(Run(private=private, plain=plain_run(spec, PLAIN.get(recipe.name, DEFAULT), seed), seconds=seconds))
+        seed, clock = len(own["runs"]), time.process_time if device == "cpu" else time.monotonic
+        start = clock()
+        private, _ = private_run(spec, device)
+        seconds = clock() - start
+        run = Run(private=private, plain=plain_run(spec, PLAIN.get(recipe.name, DEFAULT), seed, device), seconds=seconds)
+        if device != "cpu":
+            run["accelerator"] = torch.cuda.get_device_name()
+        own["runs"].append(run)
         keep(kept)
 
 
@@ -172,7 +178,7 @@ def page(recipes: Iterable[Recipe], kept: Mapping[str, Results], reasons: Mappin
         runs = found["runs"]
         private, plain = (_figure([run[side] for run in runs]) for side in ("private", "plain"))
         epsilon = f"{text_up(found['epsilon'], 4)} at {found['delta']:g}, one {_spelled(found['unit'])}"
-        last = f"{_steps(recipe)} | {found['records']} | {len(runs)} | {_time(statistics.fmean(run['seconds'] for run in runs))} |"
+        last = f"{_steps(recipe)} | {found['records']} | {len(runs)} | {_times(runs)} |"
         lines.append(f"| `{recipe.name}` | {_printed(recipe)} | {private} | {epsilon} | {plain} | {last}")
     return "\n".join(lines) + "\n"
 
@@ -206,6 +212,14 @@ def _time(seconds: float) -> str:
     ('45 s', '12 min', '5.6 h')
     """
     return f"{seconds:.0f} s" if seconds < 100.0 else f"{seconds / 60.0:.0f} min" if seconds < 6000.0 else f"{seconds / 3600.0:.1f} h"
+
+
+def _times(runs: Sequence[Run]) -> str:
+    """On the processor, and on each accelerator, the mean."""
+    by_place: dict[str, list[float]] = {}
+    for run in runs:
+        by_place.setdefault(run.get("accelerator", ""), []).append(run["seconds"])
+    return ", ".join(f"{_time(statistics.fmean(of))}{f' on an {where}' if where else ''}" for where, of in sorted(by_place.items()))
 
 
 def _printed(recipe: Recipe) -> str:
@@ -261,13 +275,15 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--estimate", action="store_true")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--file", type=Path, default=FILE, help="where the figures are kept")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    kept = read(FILE)
+    kept = read(options.file)
     reasons = {recipe.name: why for recipe in RECIPES if (why := reason(recipe)) is not None}
 
     def keep(all_kept: Kept) -> None:
-        write(FILE, all_kept)
+        write(options.file, all_kept)
 
     for recipe in RECIPES:
         if recipe.name in reasons or (options.names and recipe.name not in options.names):
@@ -276,7 +292,7 @@ def main(arguments: list[str]) -> None:
             if options.estimate:
                 estimate(recipe, kept, keep)
             else:
-                measure(recipe, kept, options.seeds, keep)
+                measure(recipe, kept, options.seeds, keep, options.device)
         except InvalidParameter as error:
             reasons[recipe.name] = _not_here(error)
         sys.stdout.write(page([recipe], kept, reasons).splitlines()[-1] + "\n")
