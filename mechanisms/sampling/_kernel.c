@@ -437,7 +437,6 @@ static PyMethodDef methods[] = {
     {"streamed", streamed, METH_VARARGS, NULL},
     {"cells", cells, METH_VARARGS, NULL},
     {"released_over", released_over, METH_VARARGS, NULL},
-    {"added_over", added_over, METH_VARARGS, NULL},
 #endif
     {"rest", rest, METH_VARARGS, NULL},
     {"released", released, METH_VARARGS, NULL},

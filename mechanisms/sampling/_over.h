@@ -151,38 +151,3 @@ static PyObject *released_over(PyObject *module, PyObject *args) {
     if (!has_room_for_all && count) return PyErr_NoMemory();
     return Py_BuildValue("nKK", done, place, own_place);
 }
-
-/* added_over(widest, noise, value, factor, largest, scale, watched) -> whether value, float32, was finite as far as it was gone through: it is
-   then released over itself with this noise, float64, and looked at. watched: as of released_over. */
-static PyObject *added_over(PyObject *module, PyObject *args) {
-    Py_buffer noise, value;
-    Release by;
-    Look look = {0};
-    PyObject *watch;
-    int widest, finite = 1;
-    (void)module;
-    if (!PyArg_ParseTuple(
-            args, "iy*w*dddO!", &widest, &noise, &value, &by.factor, &by.largest, &by.scale, &PyTuple_Type, &watch
-        )) return NULL;
-    look_with(watch, &look);
-    const Py_ssize_t count = value.len / 4;
-    const int fits = has_room_for(&look, count) && noise.len == 8 * count;
-    if (fits) {
-        Py_BEGIN_ALLOW_THREADS
-        float after[ADDED_SINGLE];
-        for (Py_ssize_t first = 0; finite && first < count; first += ADDED_SINGLE) {
-            const Py_ssize_t some = count - first < ADDED_SINGLE ? count - first : ADDED_SINGLE;
-            float *const before = (float *)value.buf + first;
-            finite = all_released(before, (const Double *)noise.buf + first, after, some, by, 1);
-            look.by.first = first;
-            if (finite && look.looks) all_watched(widest, before, after, some, &look.by, sums_of(&look));
-            if (finite) memcpy(before, after, (size_t)(4 * some));
-        }
-        Py_END_ALLOW_THREADS
-    }
-    PyBuffer_Release(&noise); PyBuffer_Release(&value);
-    end_look(&look);
-    if (!look.parsed) return NULL;
-    if (!fits) { PyErr_SetString(PyExc_ValueError, "arrays of other sizes than each other's"); return NULL; }
-    return PyBool_FromLong(finite);
-}

@@ -66,7 +66,7 @@ Proposals = tuple[NDArray[np.int64], NDArray[np.int8], int]
 def ciphers() -> int:
     """How many ways of AES-256's key stream the C module has: one, two or four blocks an instruction, if the processor can."""
     # A module compiled from an earlier version may lack what goes with them.
-    return COMPILED.ciphers() if hasattr(COMPILED, "added_over") else 0
+    return COMPILED.ciphers() if hasattr(COMPILED, "released_over") else 0
 
 
 def normals(words: NDArray[np.uint64], columns: Columns, numbers: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -238,15 +238,6 @@ def released_over(
     """
     looks = () if watched is None else watched
     return COMPILED.released_over(ciphers(), WIDEST, *words, *rest, columns, *tables, together, FEW, value, *by, looks)
-
-
-def added_over(noise: NDArray[np.float64], value: NDArray[np.float32], by: tuple[float, float, float], watched: Watched | None) -> None:
-    """``rounded`` over the value itself, (count,), contiguous, and ``watched_part`` of all of it, in one pass; needs ``ciphers``.
-
-    Raises:
-      InvalidParameter: the value isn't finite everywhere; some of it may be released.
-    """
-    check_finite(COMPILED.added_over(WIDEST, noise, value, *by, () if watched is None else watched))
 
 
 def watched_part(

@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import final
+from typing import Any, final
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from zetadp.mechanisms import ComplexGaussian, Gaussian, Sensitivity
+from zetadp.mechanisms.sampling import kernel
 from zetadp.mechanisms.sampling.source import NoiseSource, RandomOrigin, RandomStream
-from zetadp.trainer.engine import FreshRandomness, Randomness, SeededRandomness
+from zetadp.trainer import ExecutionPlan
+from zetadp.trainer.engine import (
+    Alone,
+    ClippedGradients,
+    FreshRandomness,
+    PrivateLoop,
+    Problem,
+    Randomness,
+    SeededRandomness,
+    Site,
+)
 from zetadp.trainer.engine.noise.prefetch import NoiseAhead
+from zetadp.trainer.specs.execution_plan import AdaptiveClipping, FlatClipping
+from zetadp.trainer.specs.sampling import PoissonSampling
 
 VECTOR = torch.zeros(1)
 """Noise that doesn't follow from what it is added to needs its device."""
 LAST = 6
+L2 = Sensitivity(l2=1.0, adjacency="add_remove", unit="record")
 
 Draw = Callable[[int, NoiseSource[Tensor]], list[Tensor]]
 
@@ -141,3 +156,41 @@ def test_it_says_where_the_keys_came_from() -> None:
     with NoiseAhead(FreshRandomness(), LAST) as fresh, NoiseAhead(SeededRandomness(1), LAST) as seeded:
         assert (fresh.origin, seeded.origin) == (RandomOrigin.OPERATING_SYSTEM, RandomOrigin.USER_SEED)
         assert fresh.noise_source(1, VECTOR).origin is RandomOrigin.OPERATING_SYSTEM
+
+
+def _loop(outputs: int, device: str = "cpu", **changes: Any) -> PrivateLoop:
+    """Of a layer with 20 outputs' numbers each."""
+    problem = Problem(nn.Linear(19, outputs), lambda found, _: found.square().sum(dim=1), torch.randn(8, 19), torch.zeros(8), None)
+    clipping = FlatClipping(bound=1.0)
+    clipped = ClippedGradients(problem, clipping, 8)
+    given = {"mechanism": Gaussian(std=1.0, sensitivity=L2), "clipping": clipping, **changes}
+    plan = ExecutionPlan(sampling=PoissonSampling(records=8, expected_batch_size=4), steps=3, delta=1e-5, **given)
+    site = Site(torch.arange(8, device=device), FreshRandomness())
+    return PrivateLoop(clipped, clipped.layout, plan, (site,), lambda kept, at, _gradient, _step: (at, kept), Alone())
+
+
+_COMPLEX = ComplexGaussian(std=1.0, sensitivity=L2)
+_CORRELATED = ComplexGaussian(std=1.0, correlation=0.5, sensitivity=L2)
+_ADAPTIVE = AdaptiveClipping(initial_bound=1.0, quantile=0.5, learning_rate=0.1, count_share=0.1)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "changes", "dtype", "expected"),
+    [
+        (4000, {}, torch.float32, True),
+        (4000, {"mechanism": _COMPLEX}, torch.float32, True),
+        (4000, {"mechanism": _CORRELATED}, torch.float32, False),
+        (4000, {}, torch.float64, False),
+        (4000, {"clipping": _ADAPTIVE}, torch.float32, False),
+        (4000, {"device": "meta"}, torch.float32, False),
+        (100, {}, torch.float32, False),
+    ],
+)
+def test_nothing_is_drawn_ahead_where_noise_is_added_as_it_is_drawn(
+    outputs: int, changes: dict[str, Any], dtype: torch.dtype, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = _loop(outputs, **changes)
+    monkeypatch.setattr(kernel, "ciphers", lambda: 1)
+    assert loop.adds_what_it_draws(dtype) == expected
+    monkeypatch.setattr(kernel, "ciphers", lambda: 0)
+    assert not loop.adds_what_it_draws(dtype)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from zetadp.mechanisms import Laplace, NoiseSource
 from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.mechanisms.sampling import kernel
 from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer.engine.finite import all_finite
 from zetadp.trainer.engine.gradients.canaries import Canaries
@@ -249,7 +250,7 @@ class PrivateLoop:
         with _fresh_masks(stream, drawn.device) if self.draws_masks else nullcontext():
             clipped = self.clipped.sum(parameters, drawn, state.bound)
         query = releasing.query(clipping, clipped, len(drawn), state.bound)
-        dtype = self.released_dtype(state)
+        dtype = self.released_dtype(state.parameters.dtype)
         # The processes' sum first, then noise once: rounded shares of noise only add up to what is accounted for where sums are multiples
         # of their number, as those of nodes are in a secure sum (shared_noise.md).
         vector = query.to(dtype) if self.team.size == 1 else self.team.sum(query.double())
@@ -287,9 +288,16 @@ class PrivateLoop:
         audited = self.canaries if self.marks is None else self.marks
         return site.units if audited is None else torch.cat((site.units, audited.members(state.canaries, site.units.device)))
 
-    def released_dtype(self, state: TrainingState) -> torch.dtype:
-        """The type of a released vector."""
-        return torch.float64 if state.parameters.dtype == torch.float64 or self._correlated is not None else self._dtype
+    def released_dtype(self, parameters: torch.dtype) -> torch.dtype:
+        """The type of a released vector, for that of the parameters."""
+        return torch.float64 if parameters == torch.float64 or self._correlated is not None else self._dtype
+
+    def adds_what_it_draws(self, parameters: torch.dtype) -> bool:
+        """Whether a processor adds noise in the pass that draws it: what was drawn ahead would go to memory and back."""
+        if kernel.ciphers() == 0 or self.shares is not None or self.released_dtype(parameters) != torch.float32:
+            return False
+        numbers = releasing.numbers(self.plan.clipping, self._coordinates)
+        return releasing.takes_parts(self.plan.mechanism, numbers, self.sites[0].units.device)
 
     @cached_property
     def _dtype(self) -> torch.dtype:

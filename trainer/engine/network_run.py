@@ -18,6 +18,7 @@ from zetadp.trainer.data import DataSet, DataSetOnDisk
 from zetadp.trainer.data.splits import Keys, record_keys
 from zetadp.trainer.engine.gradients.augmented import with_variants
 from zetadp.trainer.engine.gradients.canaries import Canaries, with_canaries
+from zetadp.trainer.engine.gradients.checks import DOUBLE
 from zetadp.trainer.engine.gradients.clipping import ClippedGradients
 from zetadp.trainer.engine.gradients.contributions import check_contributions
 from zetadp.trainer.engine.gradients.marks import Marks
@@ -199,16 +200,13 @@ class PreparedNetwork(PreparedRun):
         self._spec, self._plan, self._setting, self._loaded = spec, plan, setting, loaded
         self._clipped, self._auditing = clipped, auditing
         self._origin = sites[0].randomness.origin
-        # A single site's next noise is drawn during its step. For a federation this would hold every node's noise at once.
-        is_ahead = len(sites) == 1 and not sites[0].randomness.binds_noise
-        self._ahead = NoiseAhead(sites[0].randomness, plan.steps) if is_ahead else None
         shares = _shares(plan, loaded, setting.team)
         self._watch = NoiseWatch(plan.mechanism if shares is None else shares.share)
-        self._loop = PrivateLoop(
+        loop = PrivateLoop(
             clipped=clipped,
             layout=loaded.layout,
             plan=plan,
-            sites=sites if self._ahead is None else (replace(sites[0], randomness=self._ahead),),
+            sites=sites,
             optimizer=optimization.updated,
             team=setting.team,
             draws_masks=clipped.is_random,
@@ -218,8 +216,13 @@ class PreparedNetwork(PreparedRun):
             marks=auditing if isinstance(auditing, Marks) else None,
             shares=shares,
         )
-        self._loop.check_sites()
-        self._loop.check_noise()
+        loop.check_sites()
+        loop.check_noise()
+        # A single site's next noise is drawn during its step. For a federation this would hold every node's noise at once.
+        dtype = torch.float64 if any(one.dtype in DOUBLE for one in loaded.network.parameters()) else torch.float32
+        is_ahead = len(sites) == 1 and not sites[0].randomness.binds_noise and not loop.adds_what_it_draws(dtype)
+        self._ahead = NoiseAhead(sites[0].randomness, plan.steps) if is_ahead else None
+        self._loop = loop if self._ahead is None else replace(loop, sites=(replace(sites[0], randomness=self._ahead),))
 
     @property
     def evaluation(self) -> Evaluation:

@@ -125,7 +125,7 @@ class _PreparedRounds(PreparedRun):
     def _sum(self, state: TrainingState, found: Mapping[int, NDArray[np.int64]]) -> Tensor:
         """The sum of what arrived, in the order of the sites: as the simulation adds it up, to the bit."""
         loop, arrived = self._inner.loop, None
-        like = loop.silence(state).to(loop.released_dtype(state))
+        like = loop.silence(state).to(loop.released_dtype(state.parameters.dtype))
         if loop.shares is not None:
             total = sum(found.values(), np.zeros(len(like), np.int64))
             value = loop.shares.value(torch.from_numpy(total), len(found))

@@ -15,11 +15,8 @@ from typing import Self, final
 
 from torch import Tensor
 
-from zetadp.mechanisms.sampling import kernel
-from zetadp.mechanisms.sampling.grid import FEW
 from zetadp.mechanisms.sampling.source import FAIR, NoiseSource, RandomOrigin, RandomStream
 from zetadp.trainer.engine.noise.randomness import Randomness
-from zetadp.trainer.engine.noise.torch_source import TorchSource
 
 Make = Callable[[], NoiseSource[Tensor]]
 """Makes the step's source from its beginning: with a seed the same numbers each time, otherwise new ones."""
@@ -83,14 +80,6 @@ class AheadSource:
     def released_normal(self, value: Tensor, factor: float, largest: float, scale: float) -> Tensor:
         # Numbers drawn ahead are already available.
         return self.released(value, self._normal(tuple(value.shape)), factor, largest, scale)
-
-    def released_over(self, value: Tensor, by: tuple[float, float, float], watched: kernel.Watched | None) -> int:
-        """``TorchSource.released_over`` with the numbers drawn ahead."""
-        source = self._drawn.source
-        if not isinstance(source, TorchSource) or not source.adds_over or value.numel() <= FEW:
-            return 0
-        source.added_over(value, self._normal(tuple(value.shape)), by, watched)
-        return len(value)
 
     def shortened(self, first: Tensor, second: Tensor, largest: float) -> tuple[Tensor, Tensor]:
         return self._drawn.source.shortened(first, second, largest)

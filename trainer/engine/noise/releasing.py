@@ -17,7 +17,6 @@ from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, NoiseSource
 from zetadp.mechanisms.sampling import grid_normal
 from zetadp.mechanisms.sampling.grid import FEW, LARGEST
 from zetadp.trainer.engine.noise.noise_watch import NoiseWatch
-from zetadp.trainer.engine.noise.prefetch import AheadSource
 from zetadp.trainer.engine.noise.torch_source import TorchSource
 from zetadp.trainer.specs.execution_plan import LARGEST_BOUND, SMALLEST_BOUND, AdaptiveClipping, Clipping
 
@@ -123,7 +122,8 @@ def released_over(
     """``release`` of a vector that nobody needs afterwards, which ``watch`` sees: over the vector itself, a part at a time, where it can be
     done and there is more than one part."""
     # A part that isn't finite is refused where it comes, after others were released and seen: such a vector is refused as a whole.
-    in_parts = _takes_parts(mechanism, vector) and (watch is None or watch.takes_parts_of(vector, place)) and source.all_finite(vector)
+    fits = vector.is_contiguous() and takes_parts(mechanism, len(vector), vector.device)
+    in_parts = fits and (watch is None or watch.takes_parts_of(vector, place)) and source.all_finite(vector)
     if not in_parts:
         released = release(mechanism, vector, source)
         if watch is not None:
@@ -146,15 +146,15 @@ def released_over(
     return vector
 
 
-def _takes_parts(mechanism: ComplexGaussian | Gaussian | Laplace, vector: Tensor) -> bool:
-    if vector.device.type != "cpu" or not vector.is_contiguous() or len(vector) <= PART // 2 + FEW:
-        return False
-    return isinstance(mechanism, Gaussian) or (isinstance(mechanism, ComplexGaussian) and mechanism.is_circular)
+def takes_parts(mechanism: ComplexGaussian | Gaussian | Laplace, length: int, device: torch.device) -> bool:
+    """Whether a vector of this length there is released a part at a time, over itself; where the kernel can, in one pass."""
+    is_even = isinstance(mechanism, Gaussian) or (isinstance(mechanism, ComplexGaussian) and mechanism.is_circular)
+    return is_even and device.type == "cpu" and length > PART // 2 + FEW
 
 
 def _released_at_once(mechanism: ComplexGaussian | Gaussian, vector: Tensor, source: NoiseSource[Tensor], watch: NoiseWatch | None) -> int:
     """How many numbers of the vector, from the first on, the kernel releases over themselves and looks at, in one call: mostly all."""
-    if not isinstance(source, TorchSource | AheadSource) or vector.dtype != torch.float32 or (mechanism.is_complex and len(vector) % 2):
+    if not isinstance(source, TorchSource) or vector.dtype != torch.float32 or (mechanism.is_complex and len(vector) % 2):
         return 0
     return source.released_over(vector, mechanism.on_grid(len(vector)), None if watch is None else watch.watched)
 

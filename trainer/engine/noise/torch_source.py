@@ -75,15 +75,6 @@ class TorchSource:
         """``RandomStream.released_over`` for a vector, (count,), float32; 0 on an accelerator."""
         return 0 if self._by_torch else self._stream.released_over(value.detach().numpy(), by, watched)
 
-    @property
-    def adds_over(self) -> bool:
-        """Whether there is ``added_over``: on a processor whose kernel has it, where what is released isn't observed."""
-        return not self._by_torch and self._stream.observed is None and kernel.ciphers() > 0
-
-    def added_over(self, value: Tensor, noise: Tensor, by: tuple[float, float, float], watched: kernel.Watched | None) -> None:
-        """``released`` over the value itself, (count,), float32, of more than ``grid.FEW`` numbers, looked at in the same pass."""
-        kernel.added_over(noise.numpy(), value.detach().numpy(), by, watched)
-
     def _observed(self, released: Tensor) -> Tensor:
         """The same, which whoever observes the stream has seen."""
         if self._stream.observed is not None:
