@@ -6,8 +6,9 @@ input, conjugated.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import cast, final
 
 import torch
@@ -87,8 +88,13 @@ def _gradients(
         correlated(gradient, image, geometry, units) if transposed else correlated(image, gradient, geometry, units)
         for image, gradient in of_weight
     ]
-    bias = _bias_gradients([gradient for _, gradient in pairs], units) if getattr(module, "bias", None) is not None else None
-    return ConvolutionGradients(PatchGradients.of(ordered, geometry, of_filters), bias, Kind(geometry, dimensions, transposed))
+    weight, kind = PatchGradients.of(ordered, geometry, of_filters), Kind(geometry, dimensions, transposed)
+    if getattr(module, "bias", None) is None:
+        return ConvolutionGradients(weight, None, kind)
+    if weight.is_looped and of_filters is None and not transposed:
+        return ConvolutionGradients(weight, PatchGradients.gradient_sums, kind)
+    bias = _bias_gradients([gradient for _, gradient in pairs], units)
+    return ConvolutionGradients(weight, lambda _: bias, kind)
 
 
 def _planes(values: Tensor) -> Tensor:
@@ -133,24 +139,37 @@ class Kind:
 
 @final
 class ConvolutionGradients(SpectralGradients):
-    """Gradients of weight, or its coordinates if there is an ``analysis``, and bias; ``bias``: (units, parts * outputs) or None."""
+    r"""Gradients of weight, or its coordinates if there is an ``analysis``, and bias.
 
-    def __init__(self, weight: PatchGradients, bias: Tensor | None, kind: Kind, analysis: Analysis | None = None) -> None:
-        self._weight, self._bias, self._kind, self._analysis = weight, bias, kind, analysis
+    Args:
+      bias: the bias's gradients, (units, parts * outputs), which may come with the weight's; None without a bias.
+    """
+
+    def __init__(
+        self, weight: PatchGradients, bias: Callable[[PatchGradients], Tensor] | None, kind: Kind, analysis: Analysis | None = None
+    ) -> None:
+        self._weight, self._of_bias, self._kind, self._analysis = weight, bias, kind, analysis
+
+    @cached_property
+    def _bias(self) -> Tensor | None:
+        # Before the weight's, which may let go of what both are found from.
+        return None if self._of_bias is None else self._of_bias(self._weight)
 
     def squared_norms(self) -> Tensor:
+        bias = self._bias
         norms = self._weight.squared_norms()
-        return norms if self._bias is None else norms + squared_rows(self._bias)
+        return norms if bias is None else norms + squared_rows(bias)
 
     def weighted_sum(self, factors: Tensor, sample: int = 0) -> dict[str, Tensor]:
+        bias = self._bias
         total = {"weight": self._weight_sum(factors, sample)}
-        if self._bias is not None:
-            bias = weighted_rows(self._bias, factors, sample)
-            total["bias"] = torch.complex(*bias.chunk(2)) if self._kind.geometry.parts == 2 else bias
+        if bias is not None:
+            of_bias = weighted_rows(bias, factors, sample)
+            total["bias"] = torch.complex(*of_bias.chunk(2)) if self._kind.geometry.parts == 2 else of_bias
         return total
 
     def projected(self, analysis: Analysis) -> LayerGradients:
-        return ConvolutionGradients(self._weight.projected(analysis), self._bias, self._kind, analysis)
+        return ConvolutionGradients(self._weight.projected(analysis), self._of_bias, self._kind, analysis)
 
     def _weight_sum(self, factors: Tensor, sample: int) -> Tensor:
         weight = self._kind.weight(self._weight.weighted_sum(factors, sample))

@@ -1,9 +1,10 @@
 r"""Per-unit gradients of a correlation's weight: their norms and their weighted sum, by the cheapest of three routes.
 
-HELD: batched matrix products give every unit's gradient (``patches``), folded to the complex weight's, and it is held from the norm to
-the clipped sum, which is then one product of the factors with it. The others never hold them. GRAM: few positions before a large weight;
-the norms come from Gram matrices over the positions. DROPPED: holding is dear; the gradients are built for the norm, a few units at a
-time, and a second time, already summed, for the sum. The choice depends on shapes only, so a run that is repeated rounds the same way.
+HELD: every unit's gradient, by loops in C (``correlation``) or batched matrix products (``patches``), folded to the complex weight's, is
+held from the norm to the clipped sum, which is then one product of the factors with it. The others never hold them. GRAM: few positions
+before a large weight; the norms come from Gram matrices over the positions. DROPPED: holding is dear; the gradients are built for the norm,
+a few units at a time, and a second time, already summed, for the sum. The choice depends on shapes only, so a run that is repeated rounds
+the same way.
 
 Of a kernel's spectrum (``Analysis``) either the per-unit gradients are taken to coordinates, which are fewer to hold; or, where one
 frequency is kept, what the kernel sees is summed before everything else, and what is left is a kernel of one place.
@@ -23,6 +24,7 @@ from torch import Tensor
 
 from zetadp.trainer.layers.rules.analysis import Analysis
 from zetadp.trainer.layers.rules.base import HIDDEN_BY_UNDERFLOW, adds_little, at_once_on, cancellation, gram_squared_norms, squared_rows
+from zetadp.trainer.layers.rules.correlation import Found, gradients_of, is_taken
 from zetadp.trainer.layers.rules.patches import Correlated, Geometry, by_groups, strips, summed_windows, windows
 
 HELD_NUMBERS = 2**24
@@ -95,6 +97,8 @@ class PatchGradients:
             uses = [replace(use, gradients=use.gradients.contiguous()) for use in uses]
         self._uses, self._geometry, self._route = list(uses), geometry, route
         self._analysis, self._pull_back = analysis, pull_back
+        # By loops only what is held: norm and sum are then of the same numbers, however they were rounded.
+        self.is_looped = route is Route.HELD and len(self._uses) == 1 and is_taken(self._uses[0], geometry)
 
     @classmethod
     def of(cls, uses: Sequence[Correlated], geometry: Geometry, pull_back: PullBack | None = None) -> Self:
@@ -110,6 +114,9 @@ class PatchGradients:
 
     def squared_norms(self) -> Tensor:
         """(units,)."""
+        if self.is_looped and self._analysis is None and self._pull_back is None:
+            found = self._found
+            return found.squares + found.weights[0, 0].numel() * HIDDEN_BY_UNDERFLOW
         if self._route is Route.HELD:
             return torch.cat([_squares(held) for held in self._held])
         if self._route is Route.GRAM:
@@ -132,15 +139,32 @@ class PatchGradients:
         axes = self._geometry.kernel if self._analysis is None else self._analysis.sizes
         return total.permute(1, 2, 0, 3, 4, 5).reshape(parts, groups, *(1, *axes)[-2:], channels, outputs)
 
+    def gradient_sums(self) -> Tensor:
+        """Sums over the positions of each unit's gradients, (units, parts * outputs), where there are no groups."""
+        if self.is_looped:
+            return self._found.sums
+        return torch.stack([use.gradients.sum(dim=(0, 2, 3)) for use in self._uses]).sum(dim=0)
+
+    @cached_property
+    def _found(self) -> Found:
+        found = gradients_of(self._uses[0], self._geometry)
+        self._uses.clear()
+        return found
+
     @cached_property
     def _held(self) -> list[Tensor]:
+        if self.is_looped:
+            return [self._fitted(self._found.weights)]
         held = [self._explicit(part) for part in self._parts()]
         # The sum needs nothing else, and images beside what is held of every layer would be the most memory of a step.
         self._uses.clear()
         return held
 
     def _explicit(self, part: Sequence[Correlated]) -> Tensor:
-        gradients = explicit(part, self._geometry)
+        return self._fitted(explicit(part, self._geometry))
+
+    def _fitted(self, gradients: Tensor) -> Tensor:
+        """Of the trained filters, or their coordinates."""
         if self._pull_back is not None:
             # What is taken away may be much longer than what is left, which the sum computes again, in float64.
             gradients = self._pull_back(gradients if self._route is Route.HELD else gradients.double())
