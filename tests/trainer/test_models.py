@@ -160,6 +160,19 @@ def test_a_complex_network_is_what_native_complex_arithmetic_makes_of_it() -> No
     torch.testing.assert_close(network(z), (y @ weight.T + shift).real, rtol=FLOAT32, atol=FLOAT32)
 
 
+@pytest.mark.parametrize("convolutions", [1, 2])
+def test_a_lone_convolutions_planes_are_flattened_without_a_copy(convolutions: int) -> None:
+    """Of several, channels last saves more than the copy costs."""
+    facts = facts_of((3, 9, 9))
+    layers = [Convolution(outputs=4, kernel=3) for _ in range(convolutions)]
+    network = built(sequential(*layers, Flatten(), Linear(outputs=10)), facts)
+    flattened: list[bool] = []
+    flat = next(module for module in network.modules() if isinstance(module, nn.Flatten))
+    flat.register_forward_hook(lambda _module, given, output: flattened.append(given[0].data_ptr() == output.data_ptr()))
+    network(records(facts))
+    assert flattened == [convolutions == 1]
+
+
 def test_real_pairs_are_a_real_network_on_both_parts_as_channels() -> None:
     facts = facts_of((3, 8, 6))
     model = sequential(Convolution(outputs=10, kernel=3), AdaptiveAveragePool(size=1), Flatten(), numbers="real_pairs")

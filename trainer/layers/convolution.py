@@ -89,9 +89,14 @@ def _padding(padding: Padding, stride: Sizes, dimensions: int) -> tuple[int, ...
 
 
 class ForwardConvolution(PlanarConvolution):
-    """The common part for one and two axes: construction and zero padding. Subclasses choose the number of axes."""
+    r"""The common part for one and two axes: construction and zero padding. Subclasses choose the number of axes.
+
+    Attributes:
+      order: of an image's output in memory. Channels last is the faster one on a CPU where convolutions follow each other.
+    """
 
     DIMENSIONS: ClassVar[int]
+    order: torch.memory_format = torch.channels_last
 
     def __init__(
         self,
@@ -123,8 +128,8 @@ def convolved_1d(of: ForwardConvolution, planes: Tensor, filters: Tensor) -> Ten
 
 def convolved_2d(of: ForwardConvolution, planes: Tensor, filters: Tensor) -> Tensor:
     """The same of planes (N, 2 inputs, height, width)."""
-    # A weight in channels_last makes the output so too, and on a CPU that is the faster format.
-    weight = block_weight(filters, of.groups).contiguous(memory_format=torch.channels_last)
+    # The output has the weight's order.
+    weight = block_weight(filters, of.groups).contiguous(memory_format=of.order)
     grouped = group_planes(planes, of.groups)
     bias = bias_planes(of.bias)
     if of.groups == 1:

@@ -2,10 +2,13 @@ r"""Which function builds which network."""
 
 from __future__ import annotations
 
+import torch
 from torch import nn
 
 from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer.data.base import DataSetFacts
+from zetadp.trainer.layers.convolution import PlanarConv2d
+from zetadp.trainer.layers.standardised import StandardisedPlanarConv2d
 from zetadp.trainer.models.complex_unet import build_complex_unet
 from zetadp.trainer.models.sequential import build_sequential
 from zetadp.trainer.specs.models.model_spec import ComplexMlp, ComplexUnet
@@ -27,4 +30,9 @@ def build(spec: ModelSpec, facts: DataSetFacts, stream: RandomStream) -> nn.Modu
     if isinstance(spec, ComplexMlp):
         assert facts.classes is not None  # checked with the model
         return build_sequential(as_sequential(spec, facts.classes), facts, stream)
-    return build_sequential(spec, facts, stream)
+    network = build_sequential(spec, facts, stream)
+    convolutions = [module for module in network.modules() if isinstance(module, PlanarConv2d | StandardisedPlanarConv2d)]
+    if len(convolutions) == 1:
+        # What follows, mostly linear layers, would bring its output into torch's usual order, which takes longer than the other one saves.
+        convolutions[0].order = torch.contiguous_format
+    return network
