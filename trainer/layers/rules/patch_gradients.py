@@ -114,9 +114,8 @@ class PatchGradients:
 
     def squared_norms(self) -> Tensor:
         """(units,)."""
-        if self.is_looped and self._analysis is None and self._pull_back is None:
-            found = self._found
-            return found.squares + found.weights[0, 0].numel() * HIDDEN_BY_UNDERFLOW
+        if self.is_looped:
+            return self._found.squares
         if self._route is Route.HELD:
             return torch.cat([_squares(held) for held in self._held])
         if self._route is Route.GRAM:
@@ -147,14 +146,18 @@ class PatchGradients:
 
     @cached_property
     def _found(self) -> Found:
+        """By loops, as ``_held``, with the squared norms."""
         found = gradients_of(self._uses[0], self._geometry)
         self._uses.clear()
-        return found
+        if self._analysis is None and self._pull_back is None:
+            return replace(found, squares=found.squares + found.weights[0, 0].numel() * HIDDEN_BY_UNDERFLOW)
+        weights = self._fitted(found.weights)
+        return replace(found, weights=weights, squares=_squares(weights))
 
     @cached_property
     def _held(self) -> list[Tensor]:
         if self.is_looped:
-            return [self._fitted(self._found.weights)]
+            return [self._found.weights]
         held = [self._explicit(part) for part in self._parts()]
         # The sum needs nothing else, and images beside what is held of every layer would be the most memory of a step.
         self._uses.clear()
