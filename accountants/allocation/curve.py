@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
+from threading import Lock
 from typing import final
 
 import numpy as np
@@ -17,9 +18,8 @@ from zetadp.accountants import deadline
 from zetadp.accountants.allocation.derived import is_reversed
 from zetadp.accountants.allocation.far import calls_beyond
 from zetadp.accountants.allocation.grid_part import STRETCH, GridPart, grid_part
-from zetadp.accountants.allocation.ratio import Ratio
 from zetadp.accountants.allocation.series import calls_near, puts_near
-from zetadp.accountants.allocation.series_part import SeriesPart, ratios_of
+from zetadp.accountants.allocation.series_part import SeriesPart, SharedRatio, shared_ratio
 from zetadp.accountants.allocation.summand import ETA, LARGEST_SQUARE, LINEAR, Summand, beyond
 from zetadp.accountants.arithmetic import UNIT, within_floats
 from zetadp.accountants.densities import Calls, Density, Floats
@@ -46,28 +46,38 @@ _FIRST_SLOPE, _FIRST_NATS, _PUT_NATS = 1.25, 3.5, 14.0
 class OneOrder:
     """E[(S - t - level)_+], or E[(t - S - level)_+], at levels >= 0: parts from level 0 on, each after the other."""
 
-    def __init__(self, pair: Pair, steps: int, ratios: tuple[Ratio, Ratio] | None) -> None:
+    def __init__(self, pair: Pair, steps: int, shared: SharedRatio | None) -> None:
         self._parts = list[GridPart | SeriesPart]()
-        self._pair, self._steps, self._ratios, self._is_forward = pair, steps, ratios, not is_reversed(pair.upper)
-        level, guess = 0.0, None
-        while len(self._parts) < _MOST_PARTS:
-            deadline.check()
-            found = self._next(level, guess)
-            # A part that doesn't go on is the end: there is no room for another one.
-            found = found[: next((n for n, part in enumerate(found) if not part.last > level * (1.0 + 1e-9)), len(found))]
-            if not found:
-                break
-            self._parts.extend(found)
-            level, guess = found[-1].last, found[-1].log_delta
-            if not guess > _DEPTH:
-                break
-        self._centres = np.array([part.centre for part in self._parts])
+        self._pair, self._steps, self._shared, self._is_forward = pair, steps, shared, not is_reversed(pair.upper)
+        self._is_complete, self._lock = False, Lock()
+
+    def _reach(self, level: float) -> None:
+        """Lays parts up to a level, or to the end. Each follows from the one before it, so that they don't depend on what was asked."""
+        with self._lock:
+            while not (self._is_complete or self._is_laid(level)):
+                deadline.check()
+                start, guess = (self._parts[-1].last, self._parts[-1].log_delta) if self._parts else (0.0, None)
+                if len(self._parts) >= _MOST_PARTS or (guess is not None and not guess > _DEPTH):
+                    self._is_complete = True
+                    break
+                found = self._next(start, guess)
+                # A part that doesn't go on is the end: there is no room for another one.
+                going = next((n for n, part in enumerate(found) if not part.last > start * (1.0 + 1e-9)), len(found))
+                self._parts.extend(found[:going])
+                self._is_complete = going == 0
+
+    def _is_laid(self, level: float) -> bool:
+        """Whether all parts that say something there are laid: of grids the next one does, too."""
+        if not self._parts:
+            return False
+        last = self._parts[-1]
+        return level < (last.centre if isinstance(last, GridPart) else last.last)
 
     def _next(self, level: float, guess: float | None) -> Sequence[GridPart | SeriesPart]:
         """Parts from a level on, where the curve is about e^guess over its scale; none where the curve ends."""
-        if self._ratios is not None:
+        if self._shared is not None:
             with within_floats("random allocation"):
-                found = self._calls(level, guess) if self._is_forward else self._puts(level)
+                found = self._calls(self._shared, level, guess) if self._is_forward else self._puts(self._shared, level)
             if found:
                 return found
         try:
@@ -78,42 +88,48 @@ class OneOrder:
                 raise
             return []
 
-    def _calls(self, level: float, guess: float | None) -> Sequence[SeriesPart]:
-        assert self._ratios is not None
-        scale = self._scale
+    def _calls(self, shared: SharedRatio, level: float, guess: float | None) -> Sequence[SeriesPart]:
         if guess is None:
-            pieces = [[calls_near(ratio, self._steps)] for ratio in self._ratios]
+            near = calls_near(shared.ratio, self._steps)
+            pieces = [] if near is None else [near]
         else:
-            size = math.log(scale)
+            size = math.log(self._scale)
             # A little more than what is wanted, so that two parts meet.
             k = self._steps + level * (1.0 - _OVERLAP)
-            pieces = [calls_beyond(ratio, self._steps, k, guess + size, _DEPTH + size) for ratio in self._ratios]
-        return [SeriesPart(a, b, self._steps, True, scale) for a, b in zip(*pieces, strict=False) if a is not None and b is not None]
+            pieces = calls_beyond(shared.ratio, self._steps, k, guess + size, _DEPTH + size)
+        return [SeriesPart(piece, shared, self._steps, True, self._scale) for piece in pieces]
 
-    def _puts(self, level: float) -> Sequence[SeriesPart]:
-        assert self._ratios is not None
+    def _puts(self, shared: SharedRatio, level: float) -> Sequence[SeriesPart]:
         last = self._parts[-1] if self._parts else None
         if last is not None and not isinstance(last, SeriesPart):
             return []
         slope, high = (_FIRST_SLOPE / self._scale, float(self._steps)) if last is None else (last.slope, self._steps - level)
         low = max(high - (_FIRST_NATS if last is None else _PUT_NATS) / slope, 1e-3 * high)
         # A little more than what is wanted, so that two parts meet.
-        above, below = (puts_near(ratio, self._steps, -slope, low, high + 1e-3 / slope) for ratio in self._ratios)
-        return [] if above is None or below is None else [SeriesPart(above, below, self._steps, False, self._scale)]
+        found = puts_near(shared.ratio, self._steps, -slope, low, high + 1e-3 / slope)
+        return [] if found is None else [SeriesPart(found, shared, self._steps, False, self._scale)]
 
     @cached_property
     def _scale(self) -> float:
-        assert self._ratios is not None
-        return math.sqrt(self._steps * self._ratios[0].variance)
+        assert self._shared is not None
+        return math.sqrt(self._steps * self._shared.ratio.variance)
+
+    @property
+    def last(self) -> float:
+        """The last level that is laid."""
+        return self._parts[-1].last
 
     def at(self, level: Floats, error: Floats) -> Calls:
         """Bounds over eta; ``tail`` is the mass beyond each level. ``error``: by how much the levels may be off."""
         lower, upper, mass, doubt = (np.zeros_like(level) for _ in range(4))
         upper += math.inf
-        nearest = np.searchsorted(self._centres, level, side="right") - 1
-        for number, part in enumerate(self._parts):
+        self._reach(float(np.max(level, initial=0.0)))
+        parts = tuple(self._parts)
+        nearest = np.searchsorted(np.array([part.centre for part in parts]), level, side="right") - 1
+        for number, part in enumerate(parts):
             # The part whose centre is the last one before, and those next to it: the better bound of each kind.
-            here = np.flatnonzero(np.abs(nearest - number) <= 1)
+            ahead = number > 0 and isinstance(part, GridPart) and isinstance(parts[number - 1], GridPart)
+            here = np.flatnonzero((nearest - number <= 1) & (number - nearest <= ahead))
             if len(here) == 0:
                 continue
             upper[here] = np.minimum(upper[here], part.upper(level[here] - error[here]))
@@ -144,11 +160,8 @@ class AllocationCurve:
         copies = Mixture(shares.weights, tuple(share * distance for share in shares.shifts))
         pair = Pair(Summand(base, log_square), copies, Mixture((1.0,), (0.0,)))
         self._steps, self._beyond = steps, beyond(log_square)
-        self._forward = OneOrder(pair, steps, ratios_of(base, copies, steps, True))
-        self._backward = OneOrder(reverse(pair), steps, ratios_of(base, copies, steps, False))
-        # Backwards a curve's bound is divided by what it is asked at; from some epsilon on, a smaller one's is better.
-        self._known = np.geomspace(1e-3, 100.0, 1000)
-        self._least = np.minimum.accumulate(self._backward_upper(self._known))
+        shared = shared_ratio(base, copies, steps)
+        self._forward, self._backward = OneOrder(pair, steps, shared), OneOrder(reverse(pair), steps, shared)
 
     def forward(self, epsilons: Floats) -> Calls:
         """E_Q[(S/t - e^eps)_+]: P, the allocation with the record, against Q."""
@@ -170,8 +183,11 @@ class AllocationCurve:
         found = self._backward.at(t * fall, 16.0 * UNIT * t * fall)
         gamma = np.exp(np.minimum(epsilons, 600.0))
         lower = found.lower / (ETA * t) * gamma * (1.0 - LINEAR)
-        before = np.searchsorted(self._known, epsilons, side="right") - 1
-        upper = np.minimum(self._backward_upper(epsilons), np.where(before >= 0, self._least[np.maximum(before, 0)], 1.0))
+        # A curve's bound is divided by what it is asked at; from some epsilon on, a smaller one's is better.
+        upper = self._backward_upper(epsilons)
+        if t * float(np.max(fall)) > self._backward.last:
+            end = np.array([-math.log1p(-min(self._backward.last / t, 1.0 - 1e-9))])
+            upper = np.where(epsilons > end, np.minimum(upper, self._backward_upper(end)), upper)
         tail = np.maximum(found.tail - lower, 0.0)
         return Calls(lower, upper, tail, found.doubt * (1.0 + 8.0 * UNIT) + 16.0 * UNIT * found.tail)
 

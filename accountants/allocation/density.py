@@ -12,7 +12,7 @@ from zetadp.accountants.allocation.derived import Derived, is_reversed
 from zetadp.accountants.densities import Calls, Density, Floats, LossLaw
 from zetadp.accountants.densities.mixtures import Mixture
 
-_NODES = 4000
+_NODES = 1000
 _LARGEST = 40.0
 
 
@@ -28,6 +28,7 @@ class Allocated(Derived):
     """
 
     width = 1e-5
+    is_laid_out = True
     base: Density
     steps: int
     shares: Mixture = WHOLE

@@ -77,6 +77,7 @@ class Density(ABC):
         (1/2 for Laplace noise); None if the density has no such form.
       is_infinitesimal: losses are so small that e^L - 1 = L: then composing adds multiples of numbers, up to their scale.
       width: relative width to which the family's own curve is known, where that isn't rounding: no grid of it needs to be finer.
+      is_laid_out: a curve is laid out only as far as it is asked for, so that what is far away is better not asked for in vain.
       is_normal: a whole pair at distance d has the ratio e^{d Z - d^2 / 2}, Z standard normal under its second half.
       has_transform: the pairs have a moment function whose inversion is proved (``transform``).
       dp_accounting_name: the noise's name in dp-accounting's ``from_<name>_mechanism``; None if it has no such noise.
@@ -93,6 +94,7 @@ class Density(ABC):
     exponential_tail: ClassVar[float | None] = None
     is_infinitesimal: ClassVar[bool] = False
     width: ClassVar[float] = 0.0
+    is_laid_out: ClassVar[bool] = False
     is_normal: ClassVar[bool] = False
     has_transform: ClassVar[bool] = False
     dp_accounting_name: ClassVar[str | None] = None

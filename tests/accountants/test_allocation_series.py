@@ -15,10 +15,12 @@ from tests.selection import thinned
 from zetadp.accountants.allocation import far
 from zetadp.accountants.allocation.curve import OneOrder, curve_of
 from zetadp.accountants.allocation.far import calls_beyond
+from zetadp.accountants.allocation.grid_part import STRETCH
 from zetadp.accountants.allocation.ratio import Ratio
 from zetadp.accountants.allocation.series import calls_near, puts_near
-from zetadp.accountants.allocation.series_part import SeriesPart, ratios_of
-from zetadp.accountants.densities import GAUSSIAN
+from zetadp.accountants.allocation.series_part import SeriesPart, shared_ratio
+from zetadp.accountants.allocation.summand import ETA
+from zetadp.accountants.densities import GAUSSIAN, LAPLACE
 from zetadp.accountants.densities.mixtures import Mixture
 
 ONE = Ratio((1.0,), (1.0,))
@@ -200,8 +202,9 @@ def test_series_and_grids_exclude_each_other_nowhere(copies, steps, monkeypatch)
     shares = Mixture(copies.weights, tuple(shift / copies.shifts[-1] for shift in copies.shifts))
     epsilons = np.linspace(0.0, 1.5, 40)
     series = curve_of(GAUSSIAN, copies.shifts[-1], steps, shares)
+    series.forward(epsilons)
     assert isinstance(series._forward._parts[0], SeriesPart)
-    monkeypatch.setattr("zetadp.accountants.allocation.curve.ratios_of", lambda *_: None)
+    monkeypatch.setattr("zetadp.accountants.allocation.curve.shared_ratio", lambda *_: None)
     grid = curve_of(GAUSSIAN, copies.shifts[-1] * (1.0 + 1e-10), steps, shares)
     assert not any(isinstance(part, SeriesPart) for order in (grid._forward, grid._backward) for part in order._parts)
     for one, other in ((series.forward(epsilons), grid.forward(epsilons)), (series.backward(epsilons), grid.backward(epsilons))):
@@ -213,14 +216,49 @@ def test_series_and_grids_exclude_each_other_nowhere(copies, steps, monkeypatch)
 
 def test_only_sums_of_several_ratios_of_gaussian_noise_have_a_series():
     copies = Mixture((1.0,), (1.0,))
-    assert ratios_of(GAUSSIAN, copies, 3, True) is None
-    above, below = ratios_of(GAUSSIAN, copies, 4, True)
-    assert above.moves[0] > 1.0 > below.moves[0]
+    assert shared_ratio(GAUSSIAN, copies, 3) is None
+    assert shared_ratio(LAPLACE, copies, 4) is None
+    assert shared_ratio(GAUSSIAN, copies, 4).ratio == ONE
+
+
+@pytest.mark.parametrize("is_forward", [True, False])
+@pytest.mark.parametrize(("weights", "moves"), [((1.0,), (0.4,)), ((0.8, 0.2), (0.2, 0.4))])
+def test_one_series_bounds_four_copies_of_all_ratios_that_it_serves(weights, moves, is_forward):
+    shared = shared_ratio(GAUSSIAN, Mixture(weights, moves), 4)
+    found = calls_near(shared.ratio, 4) if is_forward else puts_near(shared.ratio, 4, -1.0, 1.5, 4.1)
+    part = SeriesPart(found, shared, 4, is_forward, 1.0)
+    levels = np.linspace(0.1, 1.5, 4)
+    upper, (lower, slopes, doubts) = part.upper(levels) / ETA, part.lower(levels)
+    assert np.all(upper <= lower / ETA * (1.0 + 1e-4))
+    for share in (-STRETCH, STRETCH):
+        moved = Ratio(weights, tuple(move * (1.0 + share) for move in moves))
+        for i, level in enumerate(levels):
+            k = 4.0 + level if is_forward else 4.0 - level
+            nearby = np.array([0.0, -1e-3, 1e-3])
+            values = [mixed_calls(moved, k + (step if is_forward else -step)) - (0.0 if is_forward else 4.0 - k + step) for step in nearby]
+            lines = lower[i] / ETA - slopes[i] * nearby - doubts[i] * np.abs(nearby)
+            assert values[0] <= upper[i] * (1.0 + 1e-10)
+            assert np.all(lines <= np.array(values) * (1.0 + 1e-9))
+
+
+def mixed_calls(ratio, k):
+    """E[(S - k)_+] for four copies of any ratio, the last integral by its place on the line."""
+    w, d = np.asarray(ratio.weights), np.asarray(ratio.moves)
+    if len(w) == 1:
+        return four_calls(ratio, k)
+    z = np.arange(-8.5, 8.6, STEP)
+    masses, x = STEP * np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi), ratio.at(z)
+    y = (k - (x[:, None, None] + x[None, :, None] + x[None, None, :])).ravel()
+    table = np.linspace(-12.0, 12.0, 2_000_001)
+    ends = np.interp(np.log(np.maximum(y, 1e-300)), np.log(ratio.at(table)), table)
+    values = np.where(y > 0.0, special.ndtr(d - ends[:, None]) @ w - y * special.ndtr(-ends), 1.0 - y)
+    return float(np.einsum("ijk,i,j,k", values.reshape([len(z)] * 3), masses, masses, masses))
 
 
 def test_parts_of_a_curve_meet():
     for order in (curve_of(GAUSSIAN, 1.0, 200)._forward, curve_of(GAUSSIAN, 1.0, 200)._backward):
         assert isinstance(order, OneOrder)
+        order.at(np.array([1e30 if order._is_forward else 200.0]), np.zeros(1))
         last = min(order._parts[-1].last, 0.9 * 200.0 if order is curve_of(GAUSSIAN, 1.0, 200)._backward else math.inf)
         levels = np.linspace(0.0, min(last, 2000.0), 4001)
         found = order.at(levels, np.zeros_like(levels))

@@ -33,6 +33,8 @@ _HALVINGS: Floats = 2.0 ** -np.arange(1.0, 54.0)
 _EVEN: Floats = np.arange(1.0, 33.0) / 33.0
 """Parts of a bracket at which it is looked besides those near the guess, so that each look makes it at least 33 times as short."""
 _NARROW = 4e-16
+_AT_ONCE: Floats = np.asarray([], dtype=np.float64)
+_IN_PARTS: Floats = np.asarray([1.0 / 64.0, 0.25, 1.0, 4.0, 16.0, 64.0, 512.0])
 
 
 @final
@@ -43,6 +45,7 @@ class SingleProfile(PrivacyProfile):
         self._leaf = leaf
         pair = pair_of(leaf)
         self._upper, self._lower = _orders(widened(pair)), _orders(narrowed(pair))
+        self._looks = _IN_PARTS if pair.family.is_laid_out else _AT_ONCE
 
     @property
     def route(self) -> str:
@@ -65,12 +68,12 @@ class SingleProfile(PrivacyProfile):
         if delta < SMALLEST_DELTA:
             raise NumericalFloor("delta", delta, SMALLEST_DELTA, "use accountant rdp, which has no floor")
         with within_floats(ROUTE):
-            upper = _crossing(self._uppers, delta, self._starts())[1]
+            upper = _crossing(self._uppers, delta, self._starts(), self._looks)[1]
             if upper == math.inf:
                 upper = max(_largest_loss(pair) for pair in self._upper)
             # The lower curve crosses just before the upper one does.
             near = upper * (1.0 - _HALVINGS) if upper < math.inf else _POWERS
-            lower = _crossing(self._lowers, delta, np.union1d(_POWERS, near))[0]
+            lower = _crossing(self._lowers, delta, np.union1d(_POWERS, near), self._looks)[0]
         return Bound(lower=lower, upper=upper, route=ROUTE)
 
     def derivation(self) -> tuple[Step, ...]:
@@ -98,15 +101,21 @@ class SingleProfile(PrivacyProfile):
         return np.max([calls(pair, epsilons).lower for pair in self._lower], axis=0)
 
 
-def _crossing(values: Callable[[Floats], Floats], delta: float, starts: Floats) -> tuple[float, float]:
+def _crossing(values: Callable[[Floats], Floats], delta: float, starts: Floats, looks: Floats = _AT_ONCE) -> tuple[float, float]:
     r"""Where a curve that bounds delta(epsilon) comes down to delta: (left, right), close, with value(left) > delta >= value(right).
 
     Both values were computed, so this is true whatever the curve does elsewhere. A look at many points costs little more than at one.
 
     Args:
       starts: increasing, from 0. Where the curve is at most delta at 0, both ends are 0; where it is above delta at all, right is infinite.
+      looks: where to look at the ``starts`` in parts, as far as it is needed.
     """
-    found = values(starts)
+    blocks = np.split(starts, np.unique(np.searchsorted(starts, looks)))
+    found = values(blocks[0])
+    for block in blocks[1:]:
+        if found[-1] <= delta or not len(block):
+            break
+        found = np.append(found, values(block))
     if found[0] <= delta:
         return 0.0, 0.0
     if found[-1] > delta:
