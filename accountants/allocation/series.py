@@ -111,7 +111,7 @@ def calls_near(ratio: Ratio, steps: int) -> Series | None:
     high = mean + max(_CALL_SPREADS * math.sqrt(variance), ratio.beyond(_CALL_SHARE))
     period = _CALL_PERIOD * high
     tilt = -_CALL_NATS / period
-    reached = _reach(ratio, steps, tilt, _CALL_SPREADS / math.sqrt(width), 0.0)
+    reached = reach(ratio, steps, tilt, _CALL_SPREADS / math.sqrt(width), 0.0)
     nodes = ratio.turned_nodes(tilt)
     pitch = 2.0 * math.pi / period
     if reached is None or (count := math.ceil(reached[0] / pitch)) * len(nodes.weights) > _MOST_WORK:
@@ -177,7 +177,7 @@ def _wrapped(ratio: Ratio, steps: int, tilt: float, low: float, period: float) -
     return float(np.min(sizes - np.log(-np.expm1((tilt - tilts) * period)))) + 1e-6
 
 
-def _reach(ratio: Ratio, steps: int, tilt: float, least: float, whole: float) -> tuple[float, float] | None:
+def reach(ratio: Ratio, steps: int, tilt: float, least: float, whole: float) -> tuple[float, float] | None:
     """(Y, log of a bound on the integral of |E e^{sX}|^t / |s| over y > Y), Y where it is small; None if it is out of reach. (S4)"""
     y, bound = least, steps * ratio.log_modulus(tilt, least)
     for _ in range(60):
@@ -201,14 +201,14 @@ def _reach(ratio: Ratio, steps: int, tilt: float, least: float, whole: float) ->
 
 def log_tail_integral(ratio: Ratio, steps: int, tilt: float, log_most: float) -> float | None:
     """log of a bound on the integral of |E e^{sX}|^t / |s| over y > 0, of a power of at most e^{log_most}; for any sign of the tilt."""
-    found = _reach(ratio, steps, tilt, abs(tilt), log_most)
+    found = reach(ratio, steps, tilt, abs(tilt), log_most)
     return None if found is None else float(np.logaddexp(log_most + math.log1p(found[0] / abs(tilt)), found[1]))
 
 
 def _summed(ratio: Ratio, steps: int, tilt: float, span: tuple[float, float], period: float) -> _Sum | None:
     low, high = span
     whole_bound = steps * float(ratio.log_moments(np.array([tilt]))[0])
-    reached = _reach(ratio, steps, tilt, 4.0 / math.sqrt(steps * ratio.tilted_variance(tilt)), whole_bound)
+    reached = reach(ratio, steps, tilt, 4.0 / math.sqrt(steps * ratio.tilted_variance(tilt)), whole_bound)
     if reached is None:
         return None
     pitch = 2.0 * math.pi / period

@@ -16,6 +16,8 @@ from zetadp.accountants.allocation import far
 from zetadp.accountants.allocation.curve import OneOrder, curve_of
 from zetadp.accountants.allocation.far import calls_beyond
 from zetadp.accountants.allocation.grid_part import STRETCH
+from zetadp.accountants.allocation.path import Path, split_at
+from zetadp.accountants.allocation.path import transform as next_to_the_cut
 from zetadp.accountants.allocation.ratio import Ratio
 from zetadp.accountants.allocation.series import calls_near, puts_near
 from zetadp.accountants.allocation.series_part import SeriesPart, shared_ratio
@@ -38,7 +40,7 @@ def one_call(ratio, y):
 
 def four_calls(ratio, k):
     """E[(S - k)_+] for four copies, by the trapezoid rule in three standard normals, which converges like e^{-1/step^2}."""
-    z = np.arange(-8.5, 8.6, STEP)
+    z = np.arange(-8.5, 12.0, STEP)
     weights, x = STEP * np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi), ratio.at(z)
     y = k - (x[:, None, None] + x[None, :, None] + x[None, None, :])
     values = np.where(y > 0.0, one_call(ratio, np.maximum(y, 1e-300)), 1.0 - y)
@@ -111,11 +113,46 @@ def test_calls_far_away_are_those_of_a_convolution(k):
     checked(pieces[0], lambda at: sum_calls(ONE, 12, at), np.linspace(0, len(pieces[0].upper) - 1, 4), 2e-6)
 
 
+@pytest.mark.parametrize(("move", "k"), [(0.2, 5.0), (0.1, 5.0), (0.1, 5.4)])
+def test_calls_along_a_line_are_a_sum_over_all_noise(move, k):
+    ratio = Ratio((1.0,), (move,))
+    value = math.log(four_calls(ratio, k))
+    assert not far._end(ratio, 4, k, value)[1]
+    (piece, *_) = calls_beyond(ratio, 4, k, value, value - 4.0)
+    checked(piece, lambda at: four_calls(ratio, at), np.linspace(0, len(piece.upper) - 1, 3), 1e-10)
+
+
+@pytest.mark.parametrize("k", [40.0, 42.0])
+def test_calls_along_a_line_are_those_of_a_convolution(k):
+    value = math.log(sum_calls(MILD, 30, k))
+    assert not far._end(MILD, 30, k, value)[1]
+    (piece, *_) = calls_beyond(MILD, 30, k, value, value - 2.0)
+    last = np.flatnonzero(piece.upper > 1e-6)[-1]
+    checked(piece, lambda at: sum_calls(MILD, 30, at), np.linspace(0, last, 5), 3e-6)
+
+
+@pytest.mark.parametrize("ratio", [MILD, Ratio((1.0,), (0.1,))], ids=str)
+def test_no_grid_is_needed_where_tails_are_light(ratio):
+    order = curve_of(GAUSSIAN, ratio.moves[0], 100)._forward
+    order.at(np.array([1e30]), np.zeros(1))
+    assert all(isinstance(part, SeriesPart) for part in order._parts)
+
+
+@pytest.mark.parametrize("s", [0.4 + 0.01j, 0.4 + 0.5j, 0.4 + 3.0j])
+def test_the_transform_next_to_the_cut_is_that_of_a_turned_line(s):
+    path = Path(MILD, split_at(MILD, 0.4), 0.4)
+    found = next_to_the_cut(path, np.array([s]))
+    truth = transform(MILD, mpmath.mpc(s), 3.0)
+    assert abs(complex(found.real[0], found.imaginary[0]) - truth) <= found.real_error + found.off[0] <= 1e-8
+    assert abs(truth) <= path.bound(0.4)
+
+
 @pytest.mark.parametrize("ratio", [ONE, MIXED], ids=str)
 def test_slopes_are_how_fast_the_values_change(ratio):
     near = calls_near(ratio, 50)
     far_away = calls_beyond(ratio, 50, 4000.0, -32.0, -60.0)
-    for found in (near, puts_near(ratio, 50, -0.3, 30.0, 45.0), *far_away[:1]):
+    on_a_line = calls_beyond(MILD, 30, 45.0, math.log(sum_calls(MILD, 30, 45.0)), -22.0)
+    for found in (near, puts_near(ratio, 50, -0.3, 30.0, 45.0), *far_away[:1], *on_a_line[:1]):
         middle = 0.5 * (found.upper + found.lower)
         between = np.abs(np.diff(middle)) / found.step
         slack = found.doubts[1:] + found.doubts[:-1] + 4.0 * np.max(found.upper - found.lower) / found.step
@@ -167,8 +204,8 @@ def test_moments_are_bounded_from_above(ratio):
 
 @pytest.mark.parametrize("rho", [0.3, 0.02, 1e-3])
 def test_the_transform_on_the_cut_is_that_of_a_turned_line(rho):
-    panel = far._panel(ONE, 1, math.log(rho) - 0.2, math.log(rho) + 0.2, (0.0, 50.0))
-    for i in (0, 15, 31):
+    panel = far._panel(ONE, 1, math.log(rho) - 0.2, math.log(rho) + 0.2, (0.0, 0.0))
+    for i in (0, 7, 15):
         truth = transform(ONE, mpmath.mpf(float(panel.rho[i])), 2.4).imag
         assert abs(panel.imaginary[i] - truth) <= panel.doubts[i]
         assert panel.doubts[i] <= 1e-8 * abs(truth) + 1e-300
@@ -176,9 +213,7 @@ def test_the_transform_on_the_cut_is_that_of_a_turned_line(rho):
 
 @pytest.mark.parametrize("largest", [0.3, 0.02])
 def test_the_path_bounds_the_transform_off_the_cut(largest):
-    split = far._split(ONE, largest)
-    path = far._path(ONE, split, largest, largest, 0.5)
-    bound = far._moment(ONE, split, largest) + path.modulus
+    bound = Path(ONE, split_at(ONE, largest), largest).bound(largest, 0.5)
     for angle, share in itertools.product((-0.5, -0.2, 0.1, 0.5), (1.0, 0.4)):
         s = share * largest * mpmath.expjpi(angle / math.pi)
         # From the upper side: a line at a height at which the exponent falls for this angle.
@@ -187,8 +222,8 @@ def test_the_path_bounds_the_transform_off_the_cut(largest):
 
 def test_what_is_below_the_smallest_rho_is_bounded():
     rho = math.exp(-4.0 * 1.0 - 4.0)
-    bound = far._below(ONE, 1, rho)
-    panels = [far._panel(ONE, 1, math.log(rho) - 0.6 * (n + 1), math.log(rho) - 0.6 * n, (0.0, 50.0)) for n in range(6)]
+    bound = far._below(ONE, 1, rho, 0.0)
+    panels = [far._panel(ONE, 1, math.log(rho) - 0.6 * (n + 1), math.log(rho) - 0.6 * n, (0.0, 0.0)) for n in range(6)]
     value = sum(float((one.weights * np.abs(one.imaginary) / one.rho).sum()) for one in panels)
     assert value <= bound < 1e-12
 
