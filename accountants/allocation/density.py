@@ -3,6 +3,7 @@ r"""The family of a random allocation's pairs: the base's pair on one of t coord
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import final
 
 import numpy as np
@@ -13,7 +14,9 @@ from zetadp.accountants.densities import Calls, Density, Floats, LossLaw
 from zetadp.accountants.densities.mixtures import Mixture
 
 _NODES = 1000
-_LARGEST = 40.0
+_ROUGH: Floats = np.geomspace(1e-6, 40.0, 400)
+_LOOKS = 40
+_LEAST_TAIL = 1e-24
 
 
 @final
@@ -60,11 +63,17 @@ class Allocated(Derived):
         return LossLaw(losses[kept], np.log(weights[kept]), ())
 
 
+@lru_cache(maxsize=16)
 def _tails(family: Allocated, upper: Mixture, lower: Mixture) -> tuple[Floats, Floats]:
-    """(losses > 0, P's mass near each)."""
-    rough = np.geomspace(1e-6, _LARGEST, 400)
-    known = family.calls(upper, lower, rough)
-    end = float(rough[np.flatnonzero(known.lower + known.tail > 1e-30)[-1]]) if bool((known.tail > 1e-30).any()) else 1e-6
+    """(losses > 0, P's mass near each)"""
+    end = _ROUGH[0]
+    # No further than it is needed, as a curve is laid out as far as it is asked for.
+    for part in np.split(_ROUGH, _LOOKS):
+        known = family.calls(upper, lower, part)
+        seen = np.flatnonzero(known.lower + known.tail > _LEAST_TAIL)
+        end = part[seen[-1]] if len(seen) else end
+        if len(seen) < len(part):
+            break
     edges = np.linspace(0.0, end, _NODES + 1)
     there = family.calls(upper, lower, edges)
     beyond = np.maximum.accumulate((there.lower + there.tail)[::-1])[::-1]
