@@ -13,7 +13,7 @@ import pytest
 from tests.accountants.events import gaussian
 from tests.selection import thinned
 from zetadp.accountants import Composed, Grouped, RandomlyAllocated, Release, Repeated, profile
-from zetadp.mechanisms import Gaussian, GdpGuarantee, Laplace, PureGuarantee, Sensitivity
+from zetadp.mechanisms import Gaussian, GdpGuarantee, Laplace, PureGuarantee, Sensitivity, ZcdpGuarantee
 from zetadp.mechanisms.declared import DiscreteGaussian, DiscreteLaplace
 
 LINE = np.linspace(-11.0, 11.0, 331)
@@ -197,3 +197,27 @@ def test_groups_of_pure_releases_are_bounded_and_derivations_say_how():
         profile(event).epsilon(1e-6).upper == profile(Grouped(size=2, unit="user", event=Release(mechanism=OTHERS[2]))).epsilon(1e-6).upper
     )
     assert any("one whole release of the epoch" in str(step.formula) for step in profile(event).derivation())
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_zcdp_epochs_are_one_whole_release_each_and_bound_gaussian_noise(size):
+    released = Release(mechanism=ZcdpGuarantee(rho=0.5 * 0.8**2, **REPLACED))
+    found, whole, noisy = (
+        profile(Grouped(size=size, unit="user", event=event))
+        for event in (allocated(10, released, 4), Repeated(count=4, event=released), allocated(10, noise(1.0 / 0.4), 4))
+    )
+    for delta in (1e-3, 1e-6):
+        bound = found.epsilon(delta)
+        assert bound.upper == whole.epsilon(delta).upper
+        assert bound.lower == 0.0
+        assert bound.upper > noisy.epsilon(delta).upper
+
+
+def test_attacks_on_zcdp_noise_in_one_of_two_steps_lose_less():
+    # Both units of a group against their opposites, of Gaussian noise that is zCDP: 2 from one end to the other in every release.
+    found = profile(
+        Grouped(size=2, unit="user", event=allocated(2, Release(mechanism=ZcdpGuarantee(rho=0.5 * (2.0 / 3.0) ** 2, **REPLACED))))
+    )
+    first, second = (law(list(outcomes([(x, x)] * 2)), 3.0, "gaussian") for x in (1.0, -1.0))
+    for epsilon in (0.5, 1.0, 2.0):
+        assert 0.0 < np.maximum(first - math.exp(epsilon) * second, 0.0).sum() <= found.delta(epsilon).upper

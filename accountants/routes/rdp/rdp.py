@@ -11,6 +11,7 @@ import numpy as np
 
 from zetadp.accountants import deadline
 from zetadp.accountants.accountant import Accountant
+from zetadp.accountants.allocation.replaced import is_replaced
 from zetadp.accountants.dominating import pair_of, statement, unsupported_reason
 from zetadp.accountants.leaf import Leaf, Selection
 from zetadp.accountants.pairs import SHIFT_ERROR, Pair
@@ -149,9 +150,12 @@ def leaf_renyi(leaf: Leaf, order: float) -> float:
 
 
 def _concentrated(leaf: Leaf) -> ConcentratedLoss | None:
-    """The loss of a release of which only Renyi divergences are known, or None: k units of rho are k^2 rho (pairs.md, row 9)."""
+    """The loss of a release of which only Renyi divergences are known, or None: k units of rho are k^2 rho (pairs.md, row 9).
+
+    An epoch of releases in which a unit is replaced is bounded by one whole release (allocation.md, R1).
+    """
     loss = leaf.mechanism.privacy_loss()
-    return loss if isinstance(loss, ConcentratedLoss) and leaf.is_whole else None
+    return loss if isinstance(loss, ConcentratedLoss) and (leaf.is_whole or is_replaced(leaf)) else None
 
 
 @lru_cache(maxsize=64)
