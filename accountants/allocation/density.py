@@ -2,6 +2,7 @@ r"""The family of a random allocation's pairs: the base's pair on one of t coord
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import final
@@ -16,7 +17,8 @@ from zetadp.accountants.densities.mixtures import Mixture
 _NODES = 1000
 _ROUGH: Floats = np.geomspace(1e-6, 40.0, 400)
 _LOOKS = 40
-_LEAST_TAIL = 1e-24
+_LEAST_TAIL, _LAST_TAIL = 1e-17, 1e-30
+_SLOPE_NODES, _FURTHER = 20, 4.0
 
 
 @final
@@ -77,5 +79,19 @@ def _tails(family: Allocated, upper: Mixture, lower: Mixture) -> tuple[Floats, F
     edges = np.linspace(0.0, end, _NODES + 1)
     there = family.calls(upper, lower, edges)
     beyond = np.maximum.accumulate((there.lower + there.tail)[::-1])[::-1]
+    edges, beyond = _continued(family, upper, lower, edges, beyond)
     masses = np.append(beyond[:-1] - beyond[1:], beyond[-1])
     return edges + 0.5 * end / _NODES, masses
+
+
+def _continued(family: Allocated, upper: Mixture, lower: Mixture, edges: Floats, beyond: Floats) -> tuple[Floats, Floats]:
+    """The same further on, about: falling as fast as at the end, or, forwards, as slowly as one large ratio does."""
+    first, end = edges[-_SLOPE_NODES], edges[-1]
+    slope = math.log(beyond[-_SLOPE_NODES] / beyond[-1]) / (end - first) if 0.0 < beyond[-1] < beyond[-_SLOPE_NODES] else math.inf
+    more = end * np.linspace(1.0, _FURTHER, _NODES // 2 + 1)[1:]
+    tails = beyond[-1] * np.exp(-np.minimum(slope * (more - end), 700.0))
+    if not is_reversed(upper):
+        alone = family.base.calls(upper, lower, np.log1p(family.steps * np.expm1(np.minimum(more, 600.0))))
+        tails = np.minimum(np.maximum(tails, alone.lower + alone.tail), beyond[-1])
+    kept = int(np.count_nonzero(tails > _LAST_TAIL))
+    return np.append(edges, more[:kept]), np.append(beyond, tails[:kept])

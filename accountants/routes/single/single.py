@@ -34,7 +34,7 @@ _EVEN: Floats = np.arange(1.0, 33.0) / 33.0
 """Parts of a bracket at which it is looked besides those near the guess, so that each look makes it at least 33 times as short."""
 _NARROW = 4e-16
 _AT_ONCE: Floats = np.asarray([], dtype=np.float64)
-_IN_PARTS: Floats = np.asarray(2.0 ** np.arange(-6.0, 11.0))
+_IN_PARTS: Floats = np.asarray([0.0625, 0.25, 0.5, 1.0, 2.0, 4.0, 16.0, 64.0, 512.0])
 
 
 @final
