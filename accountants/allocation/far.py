@@ -30,7 +30,7 @@ _LEAST_RHO_Z = 15.0
 """Where X is 1 / rho at the smallest rho."""
 
 _REST_NATS, _PANEL_NATS = 15.0, 30.0
-_MOST_PIECES = 60
+_MOST_PIECES, _MOST_COUNT = 60, 2**16
 _SMALL_RHO = 4.0
 """More than the path's modulus over the density where it begins, beyond 8, where X = 1 / rho: (S6)."""
 
@@ -199,6 +199,8 @@ def _piece(cut: _Cut, line: Line | None, k: float, rest: tuple[float, float], pr
         return None, False
     step, span = _STEP * value / slope, k * (_GROWTH - 1.0)
     count = max(int((span if line is None else min(span, _LINE_NATS * value / slope)) / step), 64)
+    if count > _MOST_COUNT:
+        return None, False
     lattice = Lattice(cut.base, k, step, math.ceil(math.sqrt(count)))
     there = lattice.there
     doubts = weights * (cut.doubts + np.abs(cut.imaginary) * UNIT * (4096.0 + 64.0 * rho * there[-1]))

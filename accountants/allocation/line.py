@@ -22,6 +22,7 @@ Ends: TypeAlias = tuple[tuple[float, float], ...]
 """(a, b) of bounds e^{a - b k}, of which the largest holds."""
 
 _NODES = 32
+_MOST_PANELS = 20
 _PANEL_NATS, _BEYOND_NATS = 32.0, 32.0
 _FIRST, _WIDEST, _NARROWEST = 0.6, 0.95, 0.05
 """Lengths of panels, over rho."""
@@ -95,11 +96,13 @@ def line_at(ratio: Ratio, steps: int, rho: float, k: float, log_value: float) ->
     """For k from here on, where E[(S - k)_+] is about e^{log_value}; None where it would be too long. (S6)"""
     path = Path(ratio, split_at(ratio, rho), rho)
     found = reach(ratio, steps, rho, 0.5 * rho, log_value + rho * k + 36.0 - _BEYOND_NATS)
-    if found is None:
+    if found is None or found[0] > _MOST_PANELS * rho:
         return None
     edges, ends, width = [0.0], list[Ends](), _FIRST * rho
     while edges[-1] < found[0]:
         bounds = _ends(path, steps, rho, edges[-1], width)
+        if len(edges) > _MOST_PANELS:
+            return None
         if bounds is None or max(a - b * k for a, b in bounds) > log_value - _PANEL_NATS:
             width *= 0.75
             if width < _NARROWEST * rho:
