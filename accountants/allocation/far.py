@@ -39,7 +39,7 @@ _MOST_RHO = 300.0
 """Of the search for the end of the cut, in units of 1 / (k - E S)."""
 
 _LINE_NATS, _LINE_DEPTH, _BELOW_NATS = 14.0, 28.0, 20.0
-_PRECISE, _LINE_PRECISE = 1e-3, 1e-6
+_LEAST_PRECISE, _PRECISE, _LINE_PRECISE = 1e-3, 1e-8, 1e-6
 _GROWTH = 1.6
 _STEP = 3e-3
 
@@ -138,7 +138,7 @@ def calls_beyond(ratio: Ratio, steps: int, k: float, log_value: float, depth: fl
         precise = _PRECISE if line is None else _LINE_PRECISE
         piece, is_whole = _piece(cut, line, k, (log_rest, rho_max), precise)
         if piece is None and not pieces:
-            piece, is_whole = _piece(cut, line, k, (log_rest, rho_max), _PRECISE)
+            piece, is_whole = _piece(cut, line, k, (log_rest, rho_max), _LEAST_PRECISE)
         if piece is None:
             break
         pieces.append(piece)
@@ -215,4 +215,6 @@ def _piece(cut: _Cut, line: Line | None, k: float, rest: tuple[float, float], pr
     error += beyond / rest[1] + cut.lowest
     slope_error += beyond + cut.lowest
     found = bounded(there, step, values + error, values - error, slopes, slope_error, precise)
-    return found, found is not None and len(found.upper) == len(there)
+    if found is None or found.first > k:
+        return None, False  # a later beginning would leave out what is before it
+    return found, len(found.upper) == len(there)

@@ -121,8 +121,10 @@ def line_at(ratio: Ratio, steps: int, rho: float, k: float, log_value: float) ->
     share = off / np.maximum(size, 1e-300)
     log_powers = steps * np.log(np.maximum(size, 1e-300)) - rho * k
     rounding = 16.0 * UNIT * steps * (2.0 + np.abs(turn) + np.abs(np.log(np.maximum(size, 1e-300)))) + 64.0 * UNIT
-    grown = np.expm1(np.minimum(steps * np.log1p(share), 700.0))
-    doubts = np.exp(log_powers) * (1.01 * grown + rounding)
+    grown = steps * np.log1p(share)
+    if not float(grown.max()) < 600.0:
+        return None
+    doubts = np.exp(log_powers) * (1.01 * np.expm1(grown) + rounding)
     weights = (0.5 * widths[:, None] * RULES[_NODES][1]).ravel() / math.pi
     return Line(s, weights, k, np.exp(log_powers + 1j * steps * turn), doubts, tuple(ends), float(found[1]))
 

@@ -34,7 +34,10 @@ _LOG_INNER = log_rule(_INNER) - 0.5 * math.log(2.0 * math.pi)
 TURN = 0.75 * math.pi
 """How far e^{sX} is turned where the path goes on along the real axis."""
 
-_BEGIN = -9.0
+_BEGIN, _SMALL_ERROR = -9.0, 1e-13
+_LARGEST_LOG = 600.0
+"""Of what a bound may be: a larger one is infinite, since one that is cut off isn't a bound, to whatever power."""
+
 _ON, _LEFT_NATS = 6.0, 48.0
 _SPLITS: Floats = np.linspace(1.0, 12.0, 45)
 _STEEPEST, _STEEPEST_FAR_OUT, _FAR_OUT = 0.5, 0.2, 7.0
@@ -132,7 +135,8 @@ class Path:
 
 
 def _exponentials(logs: Floats) -> float:
-    return float(np.exp(np.minimum(logs, 700.0)).sum())
+    """Their sum, or infinite."""
+    return float(np.exp(logs).sum()) if float(np.max(logs)) < _LARGEST_LOG else math.inf
 
 
 def _ellipses(edges: Floats) -> tuple[float, float, float]:
@@ -150,21 +154,27 @@ def _nodes(edges: Floats) -> tuple[Floats, Floats]:
 def before(ratio: Ratio, split: float, largest: complex) -> tuple[Floats, Floats, float]:
     """(X, weights, error of the rule for Re s and Im s from 0 to those of ``largest``) of the integral up to ``split``."""
     _, d = ratio.arrays
-    edges = np.linspace(_BEGIN, split, math.ceil((split - _BEGIN) / min(1.0, 0.8 / float(d[-1]))) + 1)
-    width, up, out = _ellipses(edges)
-    nearest = np.maximum(np.maximum(edges[:-1] - out, -edges[1:] - out), 0.0)
-    rate = largest.real + largest.imag * min(float(d[-1]) * up, 1.0)
-    size = rate * ratio.at(edges[1:] + out) - 0.5 * nearest**2 + 0.5 * up**2
-    error = float(scipy.special.ndtr(_BEGIN)) * 2.0 + float(np.exp(np.minimum(_LOG_INNER + math.log(0.5 * width) + size, 700.0)).sum())
+    panels = math.ceil((split - _BEGIN) / min(1.0, 0.8 / float(d[-1])))
+    for finer in (1, 2, 4):
+        edges = np.linspace(_BEGIN, split, finer * panels + 1)
+        width, up, out = _ellipses(edges)
+        nearest = np.maximum(np.maximum(edges[:-1] - out, -edges[1:] - out), 0.0)
+        rate = largest.real + largest.imag * min(float(d[-1]) * up, 1.0)
+        size = rate * ratio.at(edges[1:] + out) - 0.5 * nearest**2 + 0.5 * up**2
+        error = _exponentials(_LOG_INNER + math.log(0.5 * width) + size)
+        if error < _SMALL_ERROR:
+            break
     z, rule = _nodes(edges)
-    return ratio.at(z), rule * np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi), error
+    return ratio.at(z), rule * np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi), error + 2.0 * float(scipy.special.ndtr(_BEGIN))
 
 
 def moment(ratio: Ratio, split: float, most: float) -> float:
     """Bound on E[e^{rX}; Z < split] for r <= ``most``."""
     top = float(ratio.at(np.array([split]))[0])
+    if most * top > _LARGEST_LOG:
+        return math.inf
     below, inside = np.minimum(ratio.at(CELLS[1:]), top), CELLS[:-1] < split
-    return float(np.exp(np.minimum(most * below[inside], 600.0)) @ MASSES[inside]) + 1e-18 * math.exp(min(most * top, 600.0))
+    return float(np.exp(most * below[inside]) @ MASSES[inside]) + 1e-18 * math.exp(most * top)
 
 
 def split_at(ratio: Ratio, rho: float) -> float:

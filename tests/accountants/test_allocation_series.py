@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from scipy import special
 
+from tests.accountants.test_allocation import gaussian
 from tests.selection import thinned
+from zetadp.accountants import RandomlyAllocated, profile
 from zetadp.accountants.allocation import far
 from zetadp.accountants.allocation.curve import OneOrder, curve_of
 from zetadp.accountants.allocation.far import calls_beyond
@@ -299,3 +301,16 @@ def test_parts_of_a_curve_meet():
         found = order.at(levels, np.zeros_like(levels))
         seen = found.upper > 1e-130
         assert np.all(found.lower[seen] >= found.upper[seen] * (1.0 - 1e-4))
+
+
+@pytest.mark.parametrize(
+    ("steps", "std", "delta"), [(8, 1.569, 1e-10), (8, 1.569, 1e-12), (9, 1.545, 1e-13), (37, 1.869, 6.7e-15), (7, 0.932, 2e-14)]
+)
+def test_a_curve_has_no_gap_between_its_series_and_the_line(steps, std, delta):
+    found = profile(RandomlyAllocated(steps=steps, event=gaussian(std))).epsilon(delta)
+    assert found.upper - found.lower < 2e-7 * found.upper
+
+
+def test_a_moment_that_is_too_large_for_a_float_is_no_bound():
+    assert Path(ONE, 4.0, 1.0).bound(1.0) < math.inf
+    assert Path(ONE, 4.0, 1.0).bound(700.0) == math.inf
