@@ -65,12 +65,13 @@ class Path:
     Args:
       split: where it leaves the real axis.
       least: of Re s, where phi is integrated: the path ends where nothing is left for it.
+      finer: how many times as many panels there are as usual.
     """
 
-    def __init__(self, ratio: Ratio, split: float, least: float) -> None:
+    def __init__(self, ratio: Ratio, split: float, least: float, finer: int = 1) -> None:
         _, d = ratio.arrays
-        self.ratio, self.split, self._turn = ratio, split, TURN / float(d[-1])
-        width = min(0.4, 0.4 / float(d[-1]))
+        self.ratio, self.split, self.least, self._turn = ratio, split, least, TURN / float(d[-1])
+        width = min(0.4, 0.4 / float(d[-1])) / finer
         self._up = np.linspace(0.0, self._turn, math.ceil(self._turn / width) + 1)
         start = split + self._turn
         ends = start + width * np.arange(1.0, math.ceil(_ON / width) + 1.0)
@@ -205,6 +206,10 @@ def transform(path: Path, s: Floats | Complexes) -> Transform:
     _, d = path.ratio.arrays
     last = complex(s[-1])
     x, weights, error = before(path.ratio, path.split, last)
+    for finer in (2, 4):
+        if path.error(last) < _SMALL_ERROR:
+            break
+        path = Path(path.ratio, path.split, path.least, finer)
     z, turned = path.nodes()
     beyond = np.exp(np.outer(z, d) - 0.5 * d * d) @ path.ratio.arrays[0]
     terms = np.exp(np.outer(s, beyond)) * turned
