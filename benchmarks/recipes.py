@@ -55,6 +55,7 @@ PLAIN: dict[str, Plain] = {
     "mnist_real": Plain("sgd", 0.1, 3),
     "mnist_standardised": Plain("sgd", 0.1, 3),
     "mnist_standardised_lenet_5": Plain("sgd", 0.1, 3),
+    "mnist_scattering": Plain("sgd", 0.1, 3),
     "cifar10_complex": Plain("sgd", 0.1, 20, 0.9, cosine=True),
     "cifar10_real_pairs": Plain("sgd", 0.1, 20, 0.9, cosine=True),
     "cifar10_real": Plain("sgd", 0.1, 20, 0.9, cosine=True),

@@ -14,7 +14,7 @@ from zetadp.mechanisms.numerics.gdp import gdp_log_delta
 from zetadp.trainer.models.front import split_front
 from zetadp.trainer.recipes import Recipe
 from zetadp.trainer.recipes.small_data import CIFAR10_FEATURES, CIFAR10_SCATTERING, MRI_SEQUENCES_LINEAR, SPEECH_SCATTERING
-from zetadp.trainer.recipes.standardised import CIFAR10_STANDARDISED, MNIST_STANDARDISED_LENET_5
+from zetadp.trainer.recipes.standardised import CIFAR10_STANDARDISED, MNIST_SCATTERING, MNIST_STANDARDISED_LENET_5
 from zetadp.trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
 
 RECIPES = (CIFAR10_FEATURES, CIFAR10_SCATTERING, SPEECH_SCATTERING, MRI_SEQUENCES_LINEAR)
@@ -42,7 +42,7 @@ def test_nothing_but_the_last_layer_and_its_norm_is_trained(of: Recipe, weights:
     assert sum(parameter.numel() for parameter in rest.parameters()) == weights
 
 
-@pytest.mark.parametrize("of", [*RECIPES, CIFAR10_STANDARDISED, MNIST_STANDARDISED_LENET_5], ids=lambda of: of.name)
+@pytest.mark.parametrize("of", [*RECIPES, CIFAR10_STANDARDISED, MNIST_SCATTERING, MNIST_STANDARDISED_LENET_5], ids=lambda of: of.name)
 def test_a_recipe_says_on_what_its_settings_were_chosen(of: Recipe) -> None:
     assert any("chosen by" in line and "no held-out record was used" in line for line in of.differences)
 

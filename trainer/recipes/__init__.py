@@ -54,7 +54,12 @@ from zetadp.trainer.recipes.spectral_transfer import (
     SPECTRAL_TRANSFER_CIFAR100,
     SPECTRAL_TRANSFER_FEATURES,
 )
-from zetadp.trainer.recipes.standardised import CIFAR10_STANDARDISED, MNIST_STANDARDISED, MNIST_STANDARDISED_LENET_5
+from zetadp.trainer.recipes.standardised import (
+    CIFAR10_STANDARDISED,
+    MNIST_SCATTERING,
+    MNIST_STANDARDISED,
+    MNIST_STANDARDISED_LENET_5,
+)
 
 RECIPES: tuple[Recipe, ...] = (
     DIGITS,
@@ -68,6 +73,7 @@ RECIPES: tuple[Recipe, ...] = (
     MNIST_REAL,
     MNIST_STANDARDISED,
     MNIST_STANDARDISED_LENET_5,
+    MNIST_SCATTERING,
     CIFAR10_COMPLEX,
     CIFAR10_REAL_PAIRS,
     CIFAR10_REAL,

@@ -9,7 +9,17 @@ from zetadp.trainer.recipes.recipe import DeclaredData, Recipe
 from zetadp.trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
 from zetadp.trainer.specs.base import PrivacyTarget
 from zetadp.trainer.specs.descent import Cosine, Sgd
-from zetadp.trainer.specs.models.layer_spec import Activation, Convolution, Flatten, GroupNorm, LayerSpec, Linear, MaxPool, Unflatten
+from zetadp.trainer.specs.models.layer_spec import (
+    Activation,
+    Convolution,
+    Flatten,
+    GroupNorm,
+    LayerSpec,
+    Linear,
+    MaxPool,
+    Scattering,
+    Unflatten,
+)
 from zetadp.trainer.specs.models.model_spec import Sequential
 from zetadp.trainer.specs.network_training import PublicHeldOut
 
@@ -107,6 +117,50 @@ MNIST_STANDARDISED_LENET_5 = Recipe(
         "held-out record was used in them",
         "rate, momentum and clipping norm are those of mnist_standardised, whose rate was compared with another on the held-out images "
         "that this accuracy is of too: it may be a little too good",
+    ),
+    original_data=MNIST_STANDARDISED.original_data,
+)
+
+
+def _scattering_network() -> Sequential:
+    layers: tuple[LayerSpec, ...] = (
+        Scattering(scales=2, depth=2, normalisation_groups=27),
+        Convolution(outputs=32, kernel=3, padding=1, standardised=True),
+        *_behind(groups=8),
+        Convolution(outputs=32, kernel=3, padding=1, standardised=True),
+        GroupNorm(groups=8),
+        Activation(name="relu"),
+        Flatten(),
+        Linear(outputs=10),
+    )
+    return Sequential(numbers="real", layers=layers, head="none")
+
+
+MNIST_SCATTERING = Recipe(
+    name="mnist_scattering",
+    title="MNIST, epsilon 2, through the scattering transform: two convolutions with weight standardisation",
+    paper=None,
+    reference="Tramer and Boneh 2021, arXiv:2011.11660; De, Berrada, Hayes, Smith and Balle 2022, arXiv:2204.13650, on a small scale",
+    spec=ZetaDpSgd(
+        data=Mnist(folder="mnist", layout="image"),
+        model=_scattering_network(),
+        optimizer=Sgd(learning_rate=2.0, momentum=0.9, schedule=Cosine()),
+        privacy=PrivacyTarget(adjacency=Adjacency.ADD_REMOVE, unit="image", delta=1e-5, epsilon=2.0),
+        clipping_bound=0.5,
+        expected_batch_size=4096,
+        steps=200,
+        evaluation=PublicHeldOut(),
+    ),
+    hyper_parameters=(
+        "ours: fixed wavelets, two convolutions of 32 filters with group norm, SGD at 2 with momentum 0.9 and cosine decay, 200 steps on "
+        "expected lots of 4096, clipping norm 0.5"
+    ),
+    declared=DeclaredData(training_records=60_000, test_records=10_000, shape=(1, 28, 28), is_complex=False, classes=10, unit="image"),
+    differences=(
+        "not of a paper: Tramer and Boneh have wider convolutions with tanh, without group norm and weight standardisation",
+        "descent and clipping norm are those of mnist_standardised_lenet_5; they were chosen by two trainings on 54000 of the training "
+        "images, measured on the other 6000, which no guarantee counts: .984, and .984 with a rate of 1 and averaged parameters; no "
+        "held-out record was used in them",
     ),
     original_data=MNIST_STANDARDISED.original_data,
 )
