@@ -28,6 +28,7 @@ from zetadp.trainer.engine.metrics import classification_metrics, reconstruction
 from zetadp.trainer.models import build, losses_for
 from zetadp.trainer.models.front import passed_through, split_front
 from zetadp.trainer.recipes import RECIPES, Recipe
+from zetadp.trainer.specs.base import TrainingSpec
 from zetadp.trainer.specs.network_training import NetworkTraining
 
 PLAIN_BATCH = 64
@@ -83,7 +84,7 @@ PLAIN: dict[str, Plain] = {
 DEFAULT = Plain("adam", 1e-3, 10)
 
 
-def private_run(spec: NetworkTraining, device: Device = "cpu") -> tuple[dict[str, float], float]:
+def private_run(spec: TrainingSpec, device: Device = "cpu") -> tuple[dict[str, float], float]:
     """Metrics of the final model and seconds trained."""
     with tempfile.TemporaryDirectory() as folder:
         together = 256 if device == "cpu" else 2048

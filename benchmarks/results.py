@@ -26,6 +26,7 @@ from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.numerics.rounding import text_up
 from zetadp.trainer.data import data_set_facts
 from zetadp.trainer.recipes import RECIPES, Recipe
+from zetadp.trainer.specs.algorithms.obfuscation import Obfuscation
 from zetadp.trainer.specs.network_training import NetworkTraining, NoEvaluation
 
 FILE = Path(__file__).with_name("results.json")
@@ -40,10 +41,10 @@ ELSEWHERE = {
     "spof": "fitbit",
     "functional_mechanism": "fitbit",
     "dp_sgd_laplace": "fitbit",
-    "obfuscation": "obfuscation",
-    "_activations": "activations",
+    "digits_activations": "activations",
+    "speech_activations": "activations --data speech",
 }
-"""What other benchmarks measure: beginnings of algorithms, and an end of recipes' names."""
+"""What other benchmarks measure: beginnings of algorithms, and recipes' names."""
 
 
 INTRODUCTION = """\
@@ -55,12 +56,13 @@ deviation over them where there were several. Without privacy means the same net
 print** is the paper's own claim: it may be of other data, more of them, another network or another epsilon, and the recipe says which.
 **Proven epsilon** is that of one private run, at the delta and for the unit beside it. **Steps** are those of a private run, with the
 number of units that each step is expected to sample. **Time** is processor time on one thread, of one private run with its evaluations;
-where an accelerator is named, the time it took there.
+where an accelerator is named, the time it took there. An `obfuscation` recipe's figure is the accuracy on features as they are sent,
+with the time of the attacks on them.
 """.splitlines()
 
 
 class Run(TypedDict):
-    """One seed: metrics of the private and of the ordinary training, and the private one's processor time; its time on an accelerator."""
+    """One seed: metrics of the private and of the ordinary training, none of that where it is another network; the private one's time."""
 
     private: dict[str, float]
     plain: dict[str, float]
@@ -69,14 +71,14 @@ class Run(TypedDict):
 
 
 class Results(TypedDict):
-    """Of one recipe; ``spec`` is a digest: with another spec the runs are of something else, and start anew.
+    """Of one recipe; ``spec`` is a digest: with another spec the runs are of something else, and start anew; no epsilon, no guarantee.
 
     ``estimate``: processor seconds of one private run, from a few steps of it.
     """
 
     spec: str
     estimate: NotRequired[float]
-    epsilon: float
+    epsilon: float | None
     delta: float
     unit: str
     records: int
@@ -89,10 +91,10 @@ Kept = dict[str, Results]
 def reason(recipe: Recipe) -> str | None:
     """Why a recipe has no figure here; None if it can be run."""
     for beginning, benchmark in ELSEWHERE.items():
-        if recipe.spec.algorithm.startswith(beginning) or recipe.name.endswith(beginning):
+        if recipe.spec.algorithm.startswith(beginning) or recipe.name == beginning:
             return f"measured by `python -m benchmarks.{benchmark}`"
-    if not isinstance(recipe.spec, NetworkTraining):
-        return "a comparison or release of its own form, which this page doesn't run"
+    if not isinstance(recipe.spec, NetworkTraining | Obfuscation):
+        return "trainings side by side, whose results a job of it shows"
     try:
         recipe.spec.data.sources()
     except InvalidParameter as error:
@@ -107,12 +109,11 @@ def _not_here(error: InvalidParameter) -> str:
 def results_of(recipe: Recipe, kept: Kept) -> Results:
     """What is kept of the recipe, or new results without runs. Raises InvalidParameter where its data aren't as it needs them."""
     spec = recipe.spec
-    assert isinstance(spec, NetworkTraining)  # ``reason`` told
     digest = hashlib.sha256(spec.model_dump_json().encode()).hexdigest()
     if recipe.name in kept and kept[recipe.name]["spec"] == digest:
         return kept[recipe.name]
     plan = spec.plan()
-    bound = accountants.profile(plan.event).epsilon(plan.delta).upper
+    bound = accountants.profile(plan.event).epsilon(plan.delta).upper if plan.is_protected else None
     records = data_set_facts(spec.data).training_records
     kept[recipe.name] = Results(spec=digest, epsilon=bound, delta=plan.delta, unit=plan.unit, records=records, runs=[])
     return kept[recipe.name]
@@ -121,13 +122,13 @@ def results_of(recipe: Recipe, kept: Kept) -> Results:
 def measure(recipe: Recipe, kept: Kept, seeds: int, keep: Callable[[Kept], None], device: Device = "cpu") -> None:
     """Runs what is missing of one recipe, and keeps each run as it is over."""
     spec, own = recipe.spec, results_of(recipe, kept)
-    assert isinstance(spec, NetworkTraining)
     while len(own["runs"]) < seeds:
         seed, clock = len(own["runs"]), time.process_time if device == "cpu" else time.monotonic
         start = clock()
         private, _ = private_run(spec, device)
         seconds = clock() - start
-        run = Run(private=private, plain=plain_run(spec, PLAIN.get(recipe.name, DEFAULT), seed, device), seconds=seconds)
+        plain = plain_run(spec, PLAIN.get(recipe.name, DEFAULT), seed, device) if isinstance(spec, NetworkTraining) else {}
+        run = Run(private=private, plain=plain, seconds=seconds)
         if device != "cpu":
             run["accelerator"] = torch.cuda.get_device_name()
         own["runs"].append(run)
@@ -137,8 +138,7 @@ def measure(recipe: Recipe, kept: Kept, seeds: int, keep: Callable[[Kept], None]
 def estimate(recipe: Recipe, kept: Kept, keep: Callable[[Kept], None]) -> None:
     """Keeps how long a run takes by what more steps add to a short one; nothing where that was done, or a whole run was."""
     spec, own = recipe.spec, results_of(recipe, kept)
-    assert isinstance(spec, NetworkTraining)
-    if own["runs"] or "estimate" in own:
+    if own["runs"] or "estimate" in own or not isinstance(spec, NetworkTraining):
         return
     more, shortest = 4 * FEW_STEPS, _seconds(spec, FEW_STEPS)
     while (longer := _seconds(spec, more)) < CLEARLY * shortest and more < spec.steps:
@@ -177,10 +177,16 @@ def page(recipes: Iterable[Recipe], kept: Mapping[str, Results], reasons: Mappin
             continue
         runs = found["runs"]
         private, plain = (_figure([run[side] for run in runs]) for side in ("private", "plain"))
-        epsilon = f"{text_up(found['epsilon'], 4)} at {found['delta']:g}, one {_spelled(found['unit'])}"
+        epsilon = _epsilon(found)
         last = f"{_steps(recipe)} | {found['records']} | {len(runs)} | {_times(runs)} |"
         lines.append(f"| `{recipe.name}` | {_printed(recipe)} | {private} | {epsilon} | {plain} | {last}")
     return "\n".join(lines) + "\n"
+
+
+def _epsilon(found: Results) -> str:
+    if found["epsilon"] is None:
+        return "no guarantee"
+    return f"{text_up(found['epsilon'], 4)} at {found['delta']:g}, one {_spelled(found['unit'])}"
 
 
 def _measured_before(recipe: Recipe, found: Results | None) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.results import PAGE, Kept, Results, page, read, write
+from benchmarks.results import PAGE, Kept, Results, Run, page, read, reason, write
 from tests.trainer.made_up import built
 from zetadp import accountants
 from zetadp.mechanisms.errors import InvalidParameter
@@ -127,6 +127,20 @@ def test_the_page_of_results_has_a_figure_or_a_reason_for_every_recipe(tmp_path:
     assert "| 0.986 (ScatterLinear, Spectral-DP, epsilon 3, Table 9) |" in lines["spectral_mnist_scatter_linear"]  # not its baseline's
     before = "0.879 +- 0.002, by `python -m benchmarks.recipes` | 0.4024 at 1e-05, one image | in [Papers](papers.md#results)"
     assert lines["mnist_real"].endswith(f"| {before} | 10000, each of 60 | 60000 | 3 | not measured |")
+
+
+def test_the_page_of_results_says_of_what_isnt_private_that_there_is_no_guarantee() -> None:
+    run: Run = {"private": {"accuracy": 0.93}, "plain": {}, "seconds": 90.0}
+    kept: Kept = {"obfuscation_digits": {"spec": "x", "epsilon": None, "delta": 1e-5, "unit": "image", "records": 1200, "runs": [run]}}
+    lines = page(RECIPES, kept, {}).splitlines()
+    assert "| `obfuscation_digits` | - | 0.930 | no guarantee | - |  | 1200 | 1 | 90 s |" in lines
+
+
+def test_every_recipe_is_run_for_the_page_of_results_or_measured_by_a_command_that_names_its_data() -> None:
+    reasons = {of.name: reason(of) for of in RECIPES}
+    assert reasons["digits"] is None
+    assert reasons["obfuscation_digits"] is None
+    assert reasons["speech_activations"] == "measured by `python -m benchmarks.activations --data speech`"
 
 
 def test_the_papers_page_has_figures_only_of_recipes_that_carry_them() -> None:
