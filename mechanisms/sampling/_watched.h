@@ -121,13 +121,83 @@ SIXTEEN static void sixteen_watched(
 static int takes_sixteen(Py_ssize_t first, Py_ssize_t count, const Watched *by) {
     return count % TOGETHER == 0 && by->shift >= TOGETHER && (first >= by->shift || first + count <= by->shift);
 }
+
+/* The same with registers of half the width: a quarter of the lanes in each. */
+#define EIGHT_LANES __attribute__((target("avx2")))
+
+typedef struct { __m256 own[2], mixed[2]; } HalfLanes;
+
+EIGHT_LANES static inline void add_half_lanes(HalfLanes *to, int quarter, __m256 x, __m256 y) {
+    to->own[quarter] = _mm256_add_ps(to->own[quarter], _mm256_mul_ps(x, y));
+    to->mixed[quarter] = _mm256_add_ps(to->mixed[quarter], _mm256_mul_ps(x, _mm256_permute_ps(y, 0xb1)));
+}
+
+EIGHT_LANES static inline void put_half_lanes(const HalfLanes *from, int half, float *own, float *mixed) {
+    for (int quarter = 0; quarter < 2; quarter++) {
+        _mm256_storeu_ps(own + 16 * half + 8 * quarter, from->own[quarter]);
+        _mm256_storeu_ps(mixed + 16 * half + 8 * quarter, from->mixed[quarter]);
+    }
+}
+
+EIGHT_LANES static inline __m256 eight_kept(const int8_t *kept) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)kept)));
+}
+
+EIGHT_LANES static inline __m256i eight_whole(__m256 x, float steps) {
+    const __m256 found = _mm256_max_ps(_mm256_mul_ps(x, _mm256_set1_ps(steps)), _mm256_set1_ps(-127.0f)); /* of NaN the least */
+    return _mm256_cvttps_epi32(_mm256_min_ps(found, _mm256_set1_ps(127.0f)));
+}
+
+/* One half of each TOGETHER numbers, whose sums are as many as the registers hold. What lies the shift before belongs to earlier chunks. */
+EIGHT_LANES static inline void half_watched(
+    const float *before, const float *after, Py_ssize_t count, int8_t *kept, const int8_t *apart, const Watched *by, int half,
+    float lanes[6][TOGETHER]
+) {
+    HalfLanes own = {0}, step = {0}, other = {0};
+    for (Py_ssize_t i = 16 * half; i < count; i += TOGETHER) {
+        __m256i whole[2];
+        for (int quarter = 0; quarter < 2; quarter++) {
+            const Py_ssize_t at = i + 8 * quarter;
+            const __m256 x = _mm256_sub_ps(_mm256_loadu_ps(after + at), _mm256_loadu_ps(before + at));
+            add_half_lanes(&own, quarter, x, x);
+            if (by->continues) add_half_lanes(&step, quarter, x, eight_kept(kept + at));
+            if (apart) add_half_lanes(&other, quarter, eight_kept(apart + at), x);
+            whole[quarter] = eight_whole(x, by->steps);
+        }
+        const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(whole[0], whole[1]), 0xd8);
+        _mm_storeu_si128((__m128i *)(kept + i), _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
+    }
+    put_half_lanes(&own, half, lanes[0], lanes[1]);
+    put_half_lanes(&step, half, lanes[2], lanes[3]);
+    put_half_lanes(&other, half, lanes[4], lanes[5]);
+}
+
+/* A chunk from number ``first`` of all on, of a multiple of TOGETHER numbers that are all on one side of the shift, which is no less than
+   their count: to the bit what ``some_watched`` gives. */
+EIGHT_LANES static void eight_watched(
+    const float *before, const float *after, Py_ssize_t first, Py_ssize_t count, const Watched *by, double *sums
+) {
+    int8_t *kept = by->kept + first;
+    const int8_t *apart = first >= by->shift ? kept - by->shift : NULL;
+    float lanes[6][TOGETHER];
+    for (int half = 0; half < 2; half++) half_watched(before, after, count, kept, apart, by, half, lanes);
+    for (int part = 0; part < 3; part++, sums += 4) {
+        const float *own = lanes[2 * part], *mixed = lanes[2 * part + 1];
+        if (part == 1 ? !by->continues : part == 2 && !apart) continue;
+        for (int i = 0; i < TOGETHER; i += 2) { sums[0] += own[i]; sums[1] += own[i + 1]; sums[2] += mixed[i]; sums[3] += mixed[i + 1]; }
+    }
+}
+
+static int takes_eight(Py_ssize_t first, Py_ssize_t count, const Watched *by) {
+    return count % TOGETHER == 0 && by->shift >= count && (first >= by->shift || first + count <= by->shift);
+}
 #endif
 
 
 /* ``widest``: at most so many numbers of double precision in a register. */
 static void all_watched(int widest, const float *before, const float *after, Py_ssize_t count, const Watched *by, double *sums) {
 #ifdef WIDE_REGISTERS
-    const int wide = widest >= 8 && __builtin_cpu_supports("avx512f");
+    const int wide = widest >= 8 && __builtin_cpu_supports("avx512f"), half_wide = widest >= 4 && __builtin_cpu_supports("avx2");
 #else
     (void)widest;
 #endif
@@ -136,6 +206,7 @@ static void all_watched(int widest, const float *before, const float *after, Py_
         const Py_ssize_t added = by->added - first < some ? by->added - first : some;
 #ifdef WIDE_REGISTERS
         if (wide && takes_sixteen(first, some, by)) sixteen_watched(before + start, after + start, first, some, by, sums);
+        else if (half_wide && takes_eight(first, some, by)) eight_watched(before + start, after + start, first, some, by, sums);
         else
 #endif
         some_watched(before + start, after + start, first, some, by, sums);
