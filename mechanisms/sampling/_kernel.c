@@ -123,7 +123,7 @@ static int has_room(Release by) { return fabs(by.factor) < 0x1p900 && fabs(by.sc
 #define STREAMED 512 /* words at a time, which stay in the nearest cache */
 
 /* ``noised`` of the words of a key stream from this block on, none of which is written to memory for long. A place of the rest is followed
-   by its sign in the lowest bit, and ``left`` has the value there, which ``out`` may lie over. */
+   by its sign in the lowest bit, and ``left`` has the value there, which ``out`` may be. */
 static Py_ssize_t all_streamed(
     Encrypt encrypt, int widest, const uint8_t *key, uint64_t block, const uint64_t *column, const void *value, void *out, int64_t *rest,
     double *left, Py_ssize_t count, Release by, int single
@@ -132,23 +132,24 @@ static Py_ssize_t all_streamed(
     const Py_ssize_t size = single ? 4 : 8;
     const Registers *const several = has_room(by) ? registers(widest) : NULL;
     uint64_t word[STREAMED];
-    union { float single[STREAMED]; double wide[STREAMED]; } given;
+    double given[STREAMED];
     Py_ssize_t found = 0;
     int broken = 0;
     for (Py_ssize_t first = 0; first < count; first += STREAMED) {
         const Py_ssize_t some = count - first < STREAMED ? count - first : STREAMED;
         const Py_ssize_t whole = several ? some / several->numbers * several->numbers : 0;
         for (Py_ssize_t i = 0; i < some; i += 2 * BLOCKS) encrypt(&schedule, block + (uint64_t)(first + i) / 2, (uint8_t *)(word + i));
-        memcpy(&given, (const uint8_t *)value + first * size, (size_t)(some * size));
+        const void *from = (const uint8_t *)value + first * size;
+        if (value == out) from = memcpy(given, from, (size_t)(some * size));
         void *const into = (uint8_t *)out + first * size;
-        Py_ssize_t fresh = whole ? several->noised(word, column, &given, into, rest + found, whole, by, single) : 0, more;
+        Py_ssize_t fresh = whole ? several->noised(word, column, from, into, rest + found, whole, by, single) : 0, more;
         broken |= fresh < 0;
         fresh = fresh < 0 ? 0 : fresh;
-        more = some > whole ? all_noised(word, column, &given, into, rest + found + fresh, whole, some, by, single) : 0;
+        more = some > whole ? all_noised(word, column, from, into, rest + found + fresh, whole, some, by, single) : 0;
         broken |= more < 0;
         for (const Py_ssize_t end = found + fresh + (more < 0 ? 0 : more); found < end; found++) {
             const Py_ssize_t place = (Py_ssize_t)rest[found];
-            left[found] = single ? (double)given.single[place] : given.wide[place];
+            left[found] = single ? (double)((const float *)from)[place] : ((const double *)from)[place];
             rest[found] = ((int64_t)(first + place) << 1) | (int64_t)((word[place] >> OFFSET_BITS) & 1);
         }
     }
@@ -329,7 +330,12 @@ static int drawn_rest(Encrypt encrypt, const uint8_t *key, uint64_t *place, Enve
             int64_t found;
             const int verdict = proposal(word + i, proposals, by, &found);
             if (verdict < 0) return -1;
-            if (verdict && missing) { *cell++ = found; missing--; }
+            /* Without a branch on what nothing could predict, after which the next proposals' work would begin anew. */
+            int64_t *const into = missing ? cell : &found;
+            const int is_taken = verdict & (missing > 0);
+            *into = found;
+            cell += is_taken;
+            missing -= is_taken;
         }
     }
     *place = at;

@@ -82,9 +82,10 @@ FOUR static inline __m256d four_steps(const uint64_t *word, const uint64_t *colu
     const __m256i offset = _mm256_and_si256(w, _mm256_set1_epi64x(OFFSET_MASK));
     const __m256i cell = _mm256_andnot_si256(is_rest, _mm256_or_si256(_mm256_slli_epi64(bin, OFFSET_BITS), offset));
     const __m256i sign = _mm256_and_si256(_mm256_slli_epi64(w, 39), _mm256_set1_epi64x((int64_t)0x8000000000000000));
-    /* 2^52 + cell, less 2^52: this processor has no instruction that makes whole numbers of 64 bits double precision. */
+    /* 2^52 + cell, less 2^52 - 1/2, a number of double precision too: this processor has no instruction that makes whole numbers of 64 bits
+       double precision. */
     const __m256d moved = _mm256_castsi256_pd(_mm256_or_si256(cell, _mm256_set1_epi64x(0x4330000000000000)));
-    const __m256d centre = _mm256_add_pd(_mm256_sub_pd(moved, _mm256_set1_pd(0x1p52)), _mm256_set1_pd(0.5));
+    const __m256d centre = _mm256_sub_pd(moved, _mm256_set1_pd(0x1p52 - 0.5));
     return _mm256_xor_pd(centre, _mm256_castsi256_pd(sign));
 }
 
@@ -98,26 +99,34 @@ FOUR static Py_ssize_t four_normals(const uint64_t *word, const uint64_t *column
     return found;
 }
 
-FOUR static Py_ssize_t four_noised(
-    const uint64_t *word, const uint64_t *column, const void *value, void *out, int64_t *rest, Py_ssize_t count, Release by, int single
+/* ``noised`` of single or of double precision, whichever is constant where this is put in. What isn't finite isn't 0 less itself. */
+FOUR static inline Py_ssize_t four_noised_of(
+    const uint64_t *word, const uint64_t *column, const void *value, void *out, int64_t *rest, Py_ssize_t count, Release by, const int single
 ) {
     const __m256d factor = _mm256_set1_pd(by.factor * 0x1p32), scale = _mm256_set1_pd(by.scale * 0x1p-32);
     const __m256d largest = _mm256_set1_pd(by.largest * 0x1p32), least = _mm256_set1_pd(-by.largest * 0x1p32);
-    const __m256i exponent = _mm256_set1_epi64x(0x7ff0000000000000);
     Py_ssize_t found = 0;
-    __m256i broken = _mm256_setzero_si256();
+    __m256d broken = _mm256_setzero_pd();
     for (Py_ssize_t i = 0; i < count; i += 4) {
         unsigned left;
         const __m256d given = single ? _mm256_cvtps_pd(_mm_loadu_ps((const float *)value + i)) : _mm256_loadu_pd((const double *)value + i);
         const __m256d held = _mm256_min_pd(_mm256_max_pd(_mm256_mul_pd(given, factor), least), largest);
         const __m256d whole = _mm256_round_pd(held, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
         const __m256d sum = _mm256_mul_pd(_mm256_add_pd(whole, four_steps(word + i, column, &left)), scale);
-        broken = _mm256_or_si256(broken, _mm256_cmpeq_epi64(_mm256_and_si256(_mm256_castpd_si256(given), exponent), exponent));
+        broken = _mm256_or_pd(broken, _mm256_sub_pd(given, given));
         if (single) _mm_storeu_ps((float *)out + i, _mm256_cvtpd_ps(sum));
         else _mm256_storeu_pd((double *)out + i, sum);
         if (left) found += places(left, rest + found, i);
     }
-    return _mm256_testz_si256(broken, broken) ? found : -1;
+    const __m256i bits = _mm256_castpd_si256(broken);
+    return _mm256_testz_si256(bits, bits) ? found : -1;
+}
+
+FOUR static Py_ssize_t four_noised(
+    const uint64_t *word, const uint64_t *column, const void *value, void *out, int64_t *rest, Py_ssize_t count, Release by, int single
+) {
+    return single ? four_noised_of(word, column, value, out, rest, count, by, 1)
+                  : four_noised_of(word, column, value, out, rest, count, by, 0);
 }
 
 static const Registers of_eight = {8, eight_normals, eight_noised}, of_four = {4, four_normals, four_noised};
