@@ -185,7 +185,7 @@ class PrivateLoop:
         if self.canaries is not None:
             self.canaries.prepare(step)
         arrived, seen = self._arrived(state)
-        return self.advanced(replace(state, canaries=seen), arrived)
+        return self.advanced(state if seen is state.canaries else replace(state, canaries=seen), arrived)
 
     def advanced(self, state: TrainingState, arrived: Tensor) -> TrainingState:
         """The state after the step in which the sum of the sites' released vectors was ``arrived``, which is overwritten."""

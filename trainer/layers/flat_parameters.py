@@ -58,7 +58,8 @@ class ParameterLayout:
         # Of the two kinds most networks have one: every view takes its time in a small step.
         complexes = () if not pairs else _pairs(vector[:pairs] if reals else vector).split_with_sizes(self._complex_sizes)
         numbers = () if not reals else (vector[pairs:] if pairs else vector).split_with_sizes(self._real_sizes)
-        return {name: piece.view(shape) for name, shape, piece in zip(self.names, self.shapes, (*complexes, *numbers), strict=True)}
+        named = zip(self.names, self.shapes, (*complexes, *numbers), strict=True)
+        return {name: piece if len(shape) == 1 else piece.view(shape) for name, shape, piece in named}
 
     @cached_property
     def _complex_sizes(self) -> list[int]:

@@ -64,6 +64,8 @@ def linear(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
     Only the gradient of ``values`` passes: weight and bias are constants, and the output counts as differentiable all the same.
     """
+    if _LINEAR is None:
+        return nn.functional.linear(values, weight, bias)
     rows = (4 if weight.is_complex() else 1) * len(values)
     # What doesn't fit together is refused by torch's own, in its words.
     fits = values.dim() == 2 and values.shape[1] == weight.shape[1] and not torch.is_autocast_enabled("cpu")

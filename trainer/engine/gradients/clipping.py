@@ -146,8 +146,8 @@ class ClippedGradients:
         return clipped
 
     def _clipped_sum(self, parameters: Mapping[str, Tensor], units: Tensor, bound: float) -> ClippedSum:
-        if len(units) <= self._room:
-            return self._microbatch(parameters, units, bound, len(units))  # needs no second pass over the parameters
+        if (count := units.shape[0]) <= self._room:
+            return self._microbatch(parameters, units, bound, count)  # needs no second pass over the parameters
         total = torch.zeros(self._released.coordinates, device=self.problem.features.device, dtype=torch.float64)
         parts: list[ClippedSum] = []
         left = units
@@ -177,29 +177,30 @@ class ClippedGradients:
         that it was there (errata Z22). Padding takes its place in a second pass with the same draws: all others keep their variants and
         masks, and so their gradients. With new draws each of them would have to be finite twice because of that unit: clipped_sum.md.
         """
-        size, again = self._sizes.of_microbatch(len(units) + self._spare) if len(units) else 0, same_draws(units.device)
+        count = units.shape[0]  # a tensor's own ``len`` takes its time in a small step
+        size, again = self._sizes.of_microbatch(count + self._spare) if count else 0, same_draws(units.device)
         # Rounded once: with several microbatches, only their sum is rounded. Before the gradients, since what the last step's parameters
         # took is free again and of this length: later, what it is cut into by then would be.
         total = torch.empty(self._released.coordinates, device=units.device, dtype=torch.float64 if sample > self._room else self._dtype)
         # Whose gradients aren't finite, (units,); asked for only where there are any, since asking an accelerator is waiting for it.
         broken: Tensor | None = None
-        while len(units) and (broken is None or not bool(broken.all())):
+        while count and (broken is None or not bool(broken.all())):
             gradients = list(self.gradients(parameters, self._padding.gathered(self.problem, units, self._squares, size, broken)))
             with _single_precision(units.device.type):
                 squares = torch.stack([layer.squared_norms() for layer in gradients])
                 # Finite squares may sum to infinity in their own type; those of float32 don't in float64.
                 if math.isfinite(squares.sum(dtype=torch.float64).item()) or bool(squares.isfinite().all()):
-                    return self._clipped(total, gradients, squares, bound, len(units), broken, sample)
+                    return self._clipped(total, gradients, squares, bound, count, broken, sample)
             infinite = ~squares.isfinite().all(dim=0)
             del gradients
-            own = infinite[: len(units)]
-            if bool(infinite[len(units) :].any()) or (broken is not None and bool((own & broken).any())):
+            own = infinite[:count]
+            if bool(infinite[count:].any()) or (broken is not None and bool((own & broken).any())):
                 # Padding that isn't finite would spoil the products that it is part of; without padding, sizes wouldn't be the probed ones.
                 self._sizes = Sizes(1, 1)
                 return self._clipped_sum(parameters, units, bound)
             broken = own if broken is None else broken | own
             again()
-        return ClippedSum(total.zero_(), total[:0], self._bounds(bound)[0], len(units))
+        return ClippedSum(total.zero_(), total[:0], self._bounds(bound)[0], count)
 
     def gradients(self, parameters: Mapping[str, Tensor], batch: Microbatch) -> Sequence[LayerGradients]:
         """The gradients of each layer that are clipped."""

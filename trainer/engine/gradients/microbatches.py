@@ -78,7 +78,7 @@ class Padding:
         Args:
           replaced: which of the units have padding in their places: their gradients aren't finite, (units,), bool.
         """
-        missing = size - len(units)
+        missing = size - units.shape[0]
         if not missing and replaced is None:
             return gather(problem, units, squares)
         batch = gather(problem, torch.cat((units, units.new_zeros(missing))), squares)
@@ -114,7 +114,7 @@ def gather(problem: Problem, units: Tensor, squares: Tensor | None) -> Microbatc
     if isinstance(problem.features, LazyRows):
         # By the same function as all records' squares, for the same bits.
         return Microbatch(features, targets, weights, len(units), squared_features(features))
-    return Microbatch(features, targets, weights, len(units), None if squares is None else squares.index_select(0, rows))
+    return Microbatch(features, targets, weights, units.shape[0], None if squares is None else squares.index_select(0, rows))
 
 
 def keeps_its_bits(gradients: Gradients, problem: Problem, size: int, smallest: int) -> bool:

@@ -120,16 +120,16 @@ class TapedRoute:
                 leaves |= {full: frozen[full].expand(records, *frozen[full].shape).requires_grad_() for full in layer.names.values()}
         tape = Tape(self._taped, batch.features, batch.squares, fills_rows=self.fills_rows)
         places = [(layer.module, own, leaves.get(full, frozen[full])) for layer in self._layers for own, full in layer.names.items()]
-        with torch.enable_grad(), in_place(places):
-            outputs = tape.forward(self._problem.network)
-            loss = summed_loss(self._problem, outputs, batch)
-        del outputs
-        uses, slopes = tape.backward(loss, list(leaves.values()))
-        of_leaves = {
-            name: per_unit(torch.zeros_like(leaf) if slope is None else slope, batch.units)
-            for (name, leaf), slope in zip(leaves.items(), slopes, strict=True)
-        }
-        with in_place(places):  # a rule may read the parameters
+        with in_place(places):  # to the end: a rule may read the parameters
+            with torch.enable_grad():
+                outputs = tape.forward(self._problem.network)
+                loss = summed_loss(self._problem, outputs, batch)
+            del outputs
+            uses, slopes = tape.backward(loss, list(leaves.values()))
+            of_leaves = {
+                name: per_unit(torch.zeros_like(leaf) if slope is None else slope, batch.units)
+                for (name, leaf), slope in zip(leaves.items(), slopes, strict=True)
+            }
             return [self._layer_gradients(layer, frozen, uses, of_leaves, batch.units) for layer in self._layers]
 
     def _layer_gradients(

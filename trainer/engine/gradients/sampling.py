@@ -167,6 +167,8 @@ class SiteSampler:
 
 def _taken(units: Tensor, places: NDArray[np.int64]) -> Tensor:
     here = torch.from_numpy(places)
+    if units.device.type == "cpu":
+        return units.index_select(0, here)
     # A copy from memory that stays where it is needn't be waited for.
     pinned = here.pin_memory() if units.device.type == "cuda" else here
     return units.index_select(0, pinned.to(units.device, non_blocking=True))

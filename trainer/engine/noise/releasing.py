@@ -178,7 +178,7 @@ def gradient(clipping: Clipping, released: Tensor, divisor: int, bound: float, d
       dtype: of the parameters.
     """
     if not isinstance(clipping, AdaptiveClipping):
-        return Gradient(released.div_(divisor).to(dtype), bound)
+        return Gradient(released.mul_(1.0 / divisor).to(dtype), bound)  # a division takes twice as long
     share = clipping.count_share
     values = released[:-1] * (bound / math.sqrt(1.0 - share) / divisor)
     fraction = 0.5 + released[-1].item() / (2.0 * math.sqrt(share)) / divisor
