@@ -82,12 +82,7 @@ class _WeightedSum(WritableGradients):
             _write(weight, a.dtype, lambda total: _write_products(g, factors, a, total, at_once))
         else:
             numbers = (a.shape[-1] + g.shape[-1]) * (1 if a.dim() == 2 else a.shape[1])
-            # BLAS conjugates while it transposes; this leaves conj(W), which is smaller than a.
-            total = added(
-                converted_parts(units, numbers, a.device),
-                lambda part: doubled(scaled_rows(g[part], factors[part])).flatten(0, -2).mH @ doubled(a[part]).flatten(0, -2),
-            )
-            weight.copy_(total.conj())
+            _write_exact(g, factors, a, weight, converted_parts(units, numbers, a.device))
         if bias is not None:
             bias.copy_(exact_sum(scaled_rows(g, factors).flatten(0, -2)))
 
@@ -100,6 +95,17 @@ def _write(into: Tensor, dtype: torch.dtype, write: Callable[[Tensor], None]) ->
     total = torch.empty_like(into, dtype=dtype)
     write(total)
     into.copy_(total)
+
+
+def _write_exact(g: Tensor, factors: Tensor, a: Tensor, into: Tensor, parts: Sequence[slice]) -> None:
+    """The sum in float64, of products of these parts of the units."""
+    if len(parts) == 1 and into.dtype == doubled(into[:0]).dtype:
+        # A sum of its own would be written and read once more, twice as wide.
+        _write_product(doubled(scaled_rows(g, factors)).flatten(0, -2), doubled(a).flatten(0, -2), into)
+        return
+    # BLAS conjugates while it transposes; this leaves conj(W), which is smaller than a.
+    total = added(parts, lambda part: doubled(scaled_rows(g[part], factors[part])).flatten(0, -2).mH @ doubled(a[part]).flatten(0, -2))
+    into.copy_(total.conj())
 
 
 def _write_products(g: Tensor, factors: Tensor, a: Tensor, into: Tensor, at_once: int) -> None:
