@@ -7,7 +7,6 @@ proofs/allocation.md
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from threading import Lock
 from typing import final
@@ -16,7 +15,7 @@ import numpy as np
 
 from zetadp.accountants import deadline
 from zetadp.accountants.allocation.derived import is_reversed
-from zetadp.accountants.allocation.far import calls_beyond
+from zetadp.accountants.allocation.far import CallsBeyond
 from zetadp.accountants.allocation.grid_part import STRETCH, GridPart, grid_part
 from zetadp.accountants.allocation.series import calls_near, puts_near
 from zetadp.accountants.allocation.series_part import SeriesPart, SharedRatio, shared_ratio
@@ -34,6 +33,9 @@ _DEPTH = -58.0
 WHOLE = Mixture((1.0,), (1.0,))
 """The shares of a release of one record."""
 
+_STARTS_DEPTH = _GRIDS_DEPTH = -50.0
+"""The same where another end of the cut, or a grid, would be needed to go on from a series: what is there is hardly ever asked for."""
+
 _BITS = 36
 _MOST_PARTS = 100
 _OVERLAP = 1e-3
@@ -50,6 +52,7 @@ class OneOrder:
         self._parts = list[GridPart | SeriesPart]()
         self._pair, self._steps, self._shared, self._is_forward = pair, steps, shared, not is_reversed(pair.upper)
         self._is_complete, self._lock = False, Lock()
+        self._beyond: CallsBeyond | None = None
 
     def _reach(self, level: float) -> None:
         """Lays parts up to a level, or to the end. Each follows from the one before it, so that they don't depend on what was asked."""
@@ -62,9 +65,10 @@ class OneOrder:
                     break
                 found = self._next(start, guess)
                 # A part that doesn't go on is the end: there is no room for another one.
-                going = next((n for n, part in enumerate(found) if not part.last > start * (1.0 + 1e-9)), len(found))
-                self._parts.extend(found[:going])
-                self._is_complete = going == 0
+                if found is not None and found.last > start * (1.0 + 1e-9):
+                    self._parts.append(found)
+                else:
+                    self._is_complete = True
 
     def _is_laid(self, level: float) -> bool:
         """Whether all parts that say something there are laid: of grids the next one does, too."""
@@ -73,41 +77,45 @@ class OneOrder:
         last = self._parts[-1]
         return level < (last.centre if isinstance(last, GridPart) else last.last)
 
-    def _next(self, level: float, guess: float | None) -> Sequence[GridPart | SeriesPart]:
-        """Parts from a level on, where the curve is about e^guess over its scale; none where the curve ends."""
+    def _next(self, level: float, guess: float | None) -> GridPart | SeriesPart | None:
+        """The part from a level on, where the curve is about e^guess over its scale; None where the curve ends."""
         if self._shared is not None:
             with within_floats("random allocation"):
                 found = self._calls(self._shared, level, guess) if self._is_forward else self._puts(self._shared, level)
-            if found:
+            if found is not None:
                 return found
+        if guess is not None and guess < _GRIDS_DEPTH and isinstance(self._parts[-1], SeriesPart):
+            return None
         try:
             with within_floats("random allocation"):
-                return [grid_part(self._pair, self._steps, level, guess)]
+                return grid_part(self._pair, self._steps, level, guess)
         except UnsupportedEvent:
             if not self._parts:
                 raise
-            return []
+            return None
 
-    def _calls(self, shared: SharedRatio, level: float, guess: float | None) -> Sequence[SeriesPart]:
+    def _calls(self, shared: SharedRatio, level: float, guess: float | None) -> SeriesPart | None:
         if guess is None:
-            near = calls_near(shared.ratio, self._steps)
-            pieces = [] if near is None else [near]
+            piece = calls_near(shared.ratio, self._steps)
         else:
-            size = math.log(self._scale)
-            # A little more than what is wanted, so that two parts meet.
-            k = self._steps + level * (1.0 - _OVERLAP)
-            pieces = calls_beyond(shared.ratio, self._steps, k, guess + size, _DEPTH + size)
-        return [SeriesPart(piece, shared, self._steps, True, self._scale) for piece in pieces]
+            piece = None if self._beyond is None else next(self._beyond, None)
+            if piece is None and guess > _STARTS_DEPTH:
+                size = math.log(self._scale)
+                # A little more than what is wanted, so that two parts meet.
+                k = self._steps + level * (1.0 - _OVERLAP)
+                self._beyond = CallsBeyond(shared.ratio, self._steps, k, guess + size, _DEPTH + size)
+                piece = next(self._beyond, None)
+        return None if piece is None else SeriesPart(piece, shared, self._steps, True, self._scale)
 
-    def _puts(self, shared: SharedRatio, level: float) -> Sequence[SeriesPart]:
+    def _puts(self, shared: SharedRatio, level: float) -> SeriesPart | None:
         last = self._parts[-1] if self._parts else None
         if last is not None and not isinstance(last, SeriesPart):
-            return []
+            return None
         slope, high = (_FIRST_SLOPE / self._scale, float(self._steps)) if last is None else (last.slope, self._steps - level)
         low = max(high - (_FIRST_NATS if last is None else _PUT_NATS) / slope, 1e-3 * high)
         # A little more than what is wanted, so that two parts meet.
         found = puts_near(shared.ratio, self._steps, -slope, low, high + 1e-3 / slope)
-        return [] if found is None else [SeriesPart(found, shared, self._steps, False, self._scale)]
+        return None if found is None else SeriesPart(found, shared, self._steps, False, self._scale)
 
     @cached_property
     def _scale(self) -> float:
@@ -126,10 +134,15 @@ class OneOrder:
         self._reach(float(np.max(level, initial=0.0)))
         parts = tuple(self._parts)
         nearest = np.searchsorted(np.array([part.centre for part in parts]), level, side="right") - 1
-        for number, part in enumerate(parts):
-            # The part whose centre is the last one before, and those next to it: the better bound of each kind.
+        inside = np.array([isinstance(part, SeriesPart) for part in parts])[nearest] & (
+            level < np.array([part.last for part in parts])[nearest]
+        )
+        for number in range(max(int(nearest.min(initial=len(parts))) - 1, 0), min(int(nearest.max(initial=0)) + 2, len(parts))):
+            # The part whose centre is the last one before, and those next to it where it isn't a series that knows the level: the better
+            # bound of each kind.
+            part, away = parts[number], nearest - number
             ahead = number > 0 and isinstance(part, GridPart) and isinstance(parts[number - 1], GridPart)
-            here = np.flatnonzero((nearest - number <= 1) & (number - nearest <= ahead))
+            here = np.flatnonzero((away == 0) | ~inside & ((away == 1) | (away == -1) & ahead))
             if len(here) == 0:
                 continue
             upper[here] = np.minimum(upper[here], part.upper(level[here] - error[here]))
@@ -142,7 +155,7 @@ class OneOrder:
 
 @final
 class AllocationCurve:
-    """Both orders of the pair of one whole random allocation.
+    """Both orders of the pair of one whole random allocation; ``spread`` is at least that of S/t.
 
     Args:
       base: the family of one release's pair.
@@ -161,6 +174,7 @@ class AllocationCurve:
         pair = Pair(Summand(base, log_square), copies, Mixture((1.0,), (0.0,)))
         self._steps, self._beyond = steps, beyond(log_square)
         shared = shared_ratio(base, copies, steps)
+        self.spread = math.sqrt((math.expm1(log_square) if shared is None else shared.ratio.variance) / steps)
         self._forward, self._backward = OneOrder(pair, steps, shared), OneOrder(reverse(pair), steps, shared)
 
     def forward(self, epsilons: Floats) -> Calls:
@@ -178,24 +192,21 @@ class AllocationCurve:
 
     def backward(self, epsilons: Floats) -> Calls:
         """E_Q[(1 - e^eps S/t)_+]: Q against P."""
-        t = float(self._steps)
-        fall = -np.expm1(-epsilons)
-        found = self._backward.at(t * fall, 16.0 * UNIT * t * fall)
-        gamma = np.exp(np.minimum(epsilons, 600.0))
-        lower = found.lower / (ETA * t) * gamma * (1.0 - LINEAR)
+        found, gamma = self._puts(epsilons), np.exp(np.minimum(epsilons, 600.0))
+        unit = ETA * self._steps
+        lower = found.lower / unit * gamma * (1.0 - LINEAR)
         # A curve's bound is divided by what it is asked at; from some epsilon on, a smaller one's is better.
-        upper = self._backward_upper(epsilons)
-        if t * float(np.max(fall)) > self._backward.last:
-            end = np.array([-math.log1p(-min(self._backward.last / t, 1.0 - 1e-9))])
-            upper = np.where(epsilons > end, np.minimum(upper, self._backward_upper(end)), upper)
+        upper = np.minimum(found.upper / unit * gamma * (1.0 + LINEAR), 1.0)
+        end = -math.log1p(-min(self._backward.last / self._steps, 1.0 - 1e-9))
+        if float(np.max(epsilons)) > end:
+            last = float(self._puts(np.array([end])).upper[0]) / unit * math.exp(end) * (1.0 + LINEAR)
+            upper = np.where(epsilons > end, np.minimum(upper, last), upper)
         tail = np.maximum(found.tail - lower, 0.0)
         return Calls(lower, upper, tail, found.doubt * (1.0 + 8.0 * UNIT) + 16.0 * UNIT * found.tail)
 
-    def _backward_upper(self, epsilons: Floats) -> Floats:
-        t = float(self._steps)
-        fall = -np.expm1(-epsilons)
-        found = self._backward.at(t * fall, 16.0 * UNIT * t * fall)
-        return np.minimum(found.upper / (ETA * t) * np.exp(np.minimum(epsilons, 600.0)) * (1.0 + LINEAR), 1.0)
+    def _puts(self, epsilons: Floats) -> Calls:
+        fall = -float(self._steps) * np.expm1(-epsilons)
+        return self._backward.at(fall, 16.0 * UNIT * fall)
 
 
 def curve_of(base: Density, distance: float, steps: int, shares: Mixture = WHOLE) -> AllocationCurve:

@@ -9,16 +9,19 @@ from typing import final
 
 import numpy as np
 
-from zetadp.accountants.allocation.curve import WHOLE, curve_of
+from zetadp.accountants.allocation.curve import WHOLE, AllocationCurve, curve_of
 from zetadp.accountants.allocation.derived import Derived, is_reversed
 from zetadp.accountants.densities import Calls, Density, Floats, LossLaw
 from zetadp.accountants.densities.mixtures import Mixture
 
-_NODES = 1000
-_ROUGH: Floats = np.geomspace(1e-6, 40.0, 400)
-_LOOKS = 40
-_LEAST_TAIL, _LAST_TAIL = 1e-17, 1e-30
-_SLOPE_NODES, _FURTHER = 20, 4.0
+_NODES = 400
+_FIRST_END, _LARGEST_END = 0.05, 40.0
+_FAST, _SLOW = 1.5, 1.12
+"""How much further each look for the end goes, before a tail is ``_SMALL_TAIL`` and then: what is beyond isn't laid out."""
+
+_SMALL_TAIL, _MOST_GAPS = 1e-3, 6
+_LEAST_TAIL, _LAST_TAIL = 1e-15, 1e-30
+_SLOPE_NODES, _FURTHER = 8, 4.0
 
 
 @final
@@ -50,8 +53,11 @@ class Allocated(Derived):
         return self.base.largest_loss(upper, lower)
 
     def calls(self, upper: Mixture, lower: Mixture, epsilons: Floats) -> Calls:
-        curve = curve_of(self.base, upper.shifts[-1] - lower.shifts[0], self.steps, self.shares)
+        curve = self.curve(upper, lower)
         return curve.backward(epsilons) if is_reversed(upper) else curve.forward(epsilons)
+
+    def curve(self, upper: Mixture, lower: Mixture) -> AllocationCurve:
+        return curve_of(self.base, upper.shifts[-1] - lower.shifts[0], self.steps, self.shares)
 
     def losses(self, upper: Mixture, lower: Mixture) -> LossLaw:
         ahead = _tails(self, upper, lower)
@@ -68,20 +74,31 @@ class Allocated(Derived):
 @lru_cache(maxsize=16)
 def _tails(family: Allocated, upper: Mixture, lower: Mixture) -> tuple[Floats, Floats]:
     """(losses > 0, P's mass near each)"""
-    end = _ROUGH[0]
-    # No further than it is needed, as a curve is laid out as far as it is asked for.
-    for part in np.split(_ROUGH, _LOOKS):
-        known = family.calls(upper, lower, part)
-        seen = np.flatnonzero(known.lower + known.tail > _LEAST_TAIL)
-        end = part[seen[-1]] if len(seen) else end
-        if len(seen) < len(part):
-            break
+    end = _end(family, upper, lower)
     edges = np.linspace(0.0, end, _NODES + 1)
     there = family.calls(upper, lower, edges)
     beyond = np.maximum.accumulate((there.lower + there.tail)[::-1])[::-1]
     edges, beyond = _continued(family, upper, lower, edges, beyond)
     masses = np.append(beyond[:-1] - beyond[1:], beyond[-1])
     return edges + 0.5 * end / _NODES, masses
+
+
+def _end(family: Allocated, upper: Mixture, lower: Mixture) -> float:
+    """Where about the tail falls below ``_LEAST_TAIL``."""
+    end = min(math.log1p(family.curve(upper, lower).spread), _FIRST_END)
+    gaps = 0
+    while end < _LARGEST_END and gaps < _MOST_GAPS:
+        known = family.calls(upper, lower, np.array([end]))
+        tail = float(known.lower[0] + known.tail[0])
+        if tail > _LEAST_TAIL:
+            gaps = 0
+        elif known.upper[0] > _SMALL_TAIL * _SMALL_TAIL:
+            # Grids may know nothing from below between what many ratios and what one large ratio does.
+            gaps += 1
+        else:
+            break
+        end *= _FAST if tail > _SMALL_TAIL else _SLOW
+    return end
 
 
 def _continued(family: Allocated, upper: Mixture, lower: Mixture, edges: Floats, beyond: Floats) -> tuple[Floats, Floats]:

@@ -11,6 +11,7 @@ of which only the part below a rho_max matters there. phi_+ is an integral over 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple, final
 
 import numpy as np
@@ -31,14 +32,14 @@ _LEAST_RHO_Z = 15.0
 
 _REST_NATS, _PANEL_NATS = 15.0, 30.0
 _MOST_PIECES, _MOST_COUNT = 60, 2**16
-_SMALL_RHO = 4.0
-"""More than the path's modulus over the density where it begins, beyond 8, where X = 1 / rho: (S6)."""
+_LEAST_BELOW_Z, _SMALL_RHO = 8.0, 4.0
+"""Where X is 1 / rho at the largest rho that isn't integrated, at least, and more than the path's modulus over the density there: (S6)."""
 
 _MOST_GROWTH = math.exp(0.25 * math.pi) * math.cos(0.25 * math.pi)
 _MOST_RHO = 300.0
 """Of the search for the end of the cut, in units of 1 / (k - E S)."""
 
-_LINE_NATS, _LINE_DEPTH, _BELOW_NATS = 14.0, 28.0, 20.0
+_LINE_NATS, _LINE_DEPTH, _BELOW_NATS = 14.0, 28.0, 22.0
 _LEAST_PRECISE, _PRECISE, _LINE_PRECISE = 1e-3, 1e-8, 1e-6
 _GROWTH = 1.6
 _STEP = 3e-3
@@ -110,46 +111,50 @@ def _rest(ratio: Ratio, steps: int, rho: float, log_wanted: float) -> float | No
 
 
 def _below(ratio: Ratio, steps: int, rho: float, k: float) -> float | None:
-    """Bound on the integral up to rho from k on, and on the same without 1 / rho; None where nothing bounds it. (S6)"""
+    """Bound on the integral up to rho from k on; None where nothing bounds it. (S6)"""
     w, d = ratio.arrays
     split, turn = ratio.inverse(1.0 / rho), TURN / float(d[-1])
     path = Path(ratio, split, rho)
     bounds = path.bound(0.0), path.bound(rho)
     ends_falling = float((w * np.exp(d * (split + turn) - 0.5 * d * d)) @ np.cos(turn * d)) <= 0.0
-    if split < 8.0 or not (ends_falling and math.isfinite(bounds[1])):
+    if split < _LEAST_BELOW_Z or not (ends_falling and math.isfinite(bounds[1])):
         return None
     size = steps * max(math.log(bounds[0]), math.log(bounds[1]) - rho * k / steps)
     return _SMALL_RHO * steps * math.exp(size) * float((w * d) @ scipy.special.ndtr(d - split)) * (1.0 + 1e-9)
 
 
-def calls_beyond(ratio: Ratio, steps: int, k: float, log_value: float, depth: float) -> list[Series]:
-    """E[(S - k)_+] in pieces from k on, where its logarithm is about ``log_value``, down to ``depth``; none if k isn't far enough. (S6)"""
-    rho_max, is_small = _end(ratio, steps, k, log_value)
-    log_rest = _rest(ratio, steps, rho_max, log_value - _REST_NATS + rho_max * k) if is_small else None
-    line = line_at(ratio, steps, rho_max, k, log_value) if log_rest is None else None
-    if line is not None:
-        log_rest, depth = line.log_rest, max(depth, log_value - _LINE_DEPTH)
-    cut = None if log_rest is None else _cut(ratio, steps, math.log(rho_max), (k, log_value), depth - _BELOW_NATS)
-    if cut is None or log_rest is None:
-        return []
-    pieces, is_whole = list[Series](), True
-    # What is left out, or rounding, ends a piece early: then another line, or the end of the cut elsewhere, suits what is further on.
-    while is_whole and log_value > depth and len(pieces) < _MOST_PIECES:
-        precise = _PRECISE if line is None else _LINE_PRECISE
-        piece, is_whole = _piece(cut, line, k, (log_rest, rho_max), precise)
-        if piece is None and not pieces:
-            piece, is_whole = _piece(cut, line, k, (log_rest, rho_max), _LEAST_PRECISE)
-        if piece is None:
-            break
-        pieces.append(piece)
-        k = piece.first + piece.step * (len(piece.upper) - 1)
-        log_value = math.log(float(piece.upper[-1]))
-    return pieces
+@final
+class CallsBeyond(Iterator[Series]):
+    """E[(S - k)_+] from ``k`` on, where its logarithm is about ``log_value``, in pieces, one after the other, down to ``depth``. (S6)"""
+
+    def __init__(self, ratio: Ratio, steps: int, k: float, log_value: float, depth: float) -> None:
+        rho_max, is_small = _end(ratio, steps, k, log_value)
+        log_rest = _rest(ratio, steps, rho_max, log_value - _REST_NATS + rho_max * k) if is_small else None
+        self._line = line_at(ratio, steps, rho_max, k, log_value) if log_rest is None else None
+        if self._line is not None:
+            log_rest, depth = self._line.log_rest, max(depth, log_value - _LINE_DEPTH)
+        self._panels = _Panels(ratio, steps, math.log(rho_max), (k, log_value))
+        self._rest = None if log_rest is None else (log_rest, rho_max)
+        self._depth, self._k, self._log_value, self._left = depth, k, log_value, _MOST_PIECES
+
+    def __next__(self) -> Series:
+        """The next one; there is none if k isn't far enough."""
+        if self._rest is None or self._left == 0 or not self._log_value > self._depth:
+            raise StopIteration
+        precise = _PRECISE if self._line is None else _LINE_PRECISE
+        rough = (precise, _LEAST_PRECISE) if self._left == _MOST_PIECES else (precise,)
+        found, is_whole = _piece(self._panels, self._line, (self._k, self._log_value, self._depth), self._rest, rough)
+        # What is left out, or rounding, ends a piece early: then another line, or the end of the cut elsewhere, suits what is further on.
+        self._left = self._left - 1 if is_whole else 0
+        if found is None:
+            raise StopIteration
+        self._k, self._log_value = found.first + found.step * (len(found.upper) - 1), math.log(float(found.upper[-1]))
+        return found
 
 
 @final
 class _Cut(NamedTuple):
-    """All panels, as one; ``lowest`` is the bound on what is below them.
+    """All panels, as one; ``lowest`` is the bound on what is below them, where rho is at most ``least``.
 
     Attributes:
       rho, weights, imaginary, doubts: of the integral over log rho, with 1 / pi.
@@ -162,47 +167,90 @@ class _Cut(NamedTuple):
     doubts: Floats
     ends: tuple[tuple[Ends, float], ...]
     lowest: float
+    least: float
 
 
-def _cut(ratio: Ratio, steps: int, high: float, start: tuple[float, float], enough: float) -> _Cut | None:
-    """Below log rho ``high``, for k from start[0] on, where the value's logarithm is start[1]; as far as what is left is below e^enough."""
-    panels, width = list[_Panel](), _WIDTH
-    least = -math.log(float(ratio.at(np.array([_LEAST_RHO_Z]))[0]))
-    while high > least:
-        panel = _panel(ratio, steps, high - width, high, (start[1] - _PANEL_NATS, start[0]))
-        if panel is None:
-            width *= 0.7
-            if width < 0.02:
-                return None
-            continue
-        panels.append(panel)
-        high -= width
-        width = min(1.3 * width, _WIDTH)
-        if steps * float(scipy.special.ndtr(ratio.moves[-1] - ratio.inverse(math.exp(-high)))) < math.exp(enough):
-            break
-    lowest = _below(ratio, steps, math.exp(high), start[0])
-    if lowest is None or not panels:
-        return None
-    columns = zip(*((one.rho, one.weights / math.pi, one.imaginary, one.doubts) for one in panels), strict=True)
-    rho, weights, imaginary, doubts = (np.concatenate(column) for column in columns)
-    return _Cut(rho, weights, start[0], imaginary, doubts, tuple((one.ends, float(one.rho[-1])) for one in panels), lowest)
+@final
+class _Panels:
+    """Of log rho, laid from ``high`` downwards only as far as a piece needs them, each after the one before it.
+
+    Args:
+      start: (k from which on they serve, logarithm of the value there).
+    """
+
+    def __init__(self, ratio: Ratio, steps: int, high: float, start: tuple[float, float]) -> None:
+        self._ratio, self._steps, self._high, self._start = ratio, steps, high, start
+        self._laid, self._width, self._nearest, self._below = list[_Panel](), _WIDTH, -math.inf, math.inf
+        self._least = -math.log(float(ratio.at(np.array([_LEAST_RHO_Z]))[0]))
+        self._all: _Cut | None = None
+
+    def cut(self, enough: float) -> _Cut | None:
+        """All panels, as far as what is left is below e^enough; None where one would be too short, or nothing bounds what is left."""
+        k, log_value = self._start
+        while self._high > self._least and not (self._nearest >= _LEAST_BELOW_Z and self._below < math.exp(enough)):
+            panel = _panel(self._ratio, self._steps, self._high - self._width, self._high, (log_value - _PANEL_NATS, k))
+            if panel is None:
+                self._width *= 0.7
+                if self._width < 0.02:
+                    return None
+                continue
+            self._laid.append(panel)
+            self._high -= self._width
+            self._width = min(1.3 * self._width, _WIDTH)
+            self._nearest = self._ratio.inverse(math.exp(-self._high))
+            self._below = self._steps * float(scipy.special.ndtr(self._ratio.moves[-1] - self._nearest))
+            self._all = None
+        if self._all is None and self._laid:
+            self._all = self._joined()
+        return self._all
+
+    def _joined(self) -> _Cut | None:
+        k, least = self._start[0], math.exp(self._high)
+        lowest = _below(self._ratio, self._steps, least, k)
+        if lowest is None:
+            return None
+        columns = zip(*((one.rho, one.weights / math.pi, one.imaginary, one.doubts) for one in self._laid), strict=True)
+        rho, weights, imaginary, doubts = (np.concatenate(column) for column in columns)
+        ends = tuple((one.ends, float(one.rho[-1])) for one in self._laid)
+        return _Cut(rho, weights, k, imaginary, doubts, ends, lowest, least)
 
 
-def _piece(cut: _Cut, line: Line | None, k: float, rest: tuple[float, float], precise: float) -> tuple[Series | None, bool]:
-    """(from k on, as far as one lattice serves; whether it is as long as it was meant to be)"""
-    rho, weights = cut.rho, cut.weights
-    parts = weights * cut.imaginary * np.exp(-rho * (k - cut.base))
-    value, slope = float((parts / rho).sum()), float(parts.sum())
+def _piece(
+    panels: _Panels, line: Line | None, start: tuple[float, float, float], rest: tuple[float, float], precisions: tuple[float, ...]
+) -> tuple[Series | None, bool]:
+    """(as far as one lattice serves, with the first of the precisions that it has; whether it is as long as it was meant to be).
+
+    Args:
+      start: k, the logarithm of the value there, and how far down the value's logarithm matters.
+    """
+    k, log_value, depth = start
+    cut = panels.cut(log_value - _BELOW_NATS)
+    if cut is None:
+        return None, False
+    parts = cut.weights * cut.imaginary * np.exp(-cut.rho * (k - cut.base))
+    value, slope = float((parts / cut.rho).sum()), float(parts.sum())
     if line is not None:
         value, slope = line.added_at(k, value, slope)
     if not (slope > 0.0 and value > 0.0):
         return None, False
     step, span = _STEP * value / slope, k * (_GROWTH - 1.0)
     count = max(int((span if line is None else min(span, _LINE_NATS * value / slope)) / step), 64)
-    if count > _MOST_COUNT:
+    # The value falls at most as fast as at first.
+    cut = None if count > _MOST_COUNT else panels.cut(max(log_value - _STEP * count, depth) - _BELOW_NATS)
+    if cut is None:
         return None, False
-    lattice = Lattice(cut.base, k, step, math.ceil(math.sqrt(count)))
-    there = lattice.there
+    there, bounds = _on_lattice(cut, line, Lattice(cut.base, k, step, math.ceil(math.sqrt(count))), rest)
+    found = next((one for precise in precisions if (one := bounded(there, step, *bounds, precise)) is not None and one.first <= k), None)
+    if found is None:
+        return None, False  # a later beginning would leave out what is before it
+    return found, len(found.upper) == len(there)
+
+
+def _on_lattice(
+    cut: _Cut, line: Line | None, lattice: Lattice, rest: tuple[float, float]
+) -> tuple[Floats, tuple[Floats, Floats, Floats, Floats]]:
+    """(k, (upper and lower bounds of values, slopes, and by how much these may be off))"""
+    rho, weights, there = cut.rho, cut.weights, lattice.there
     doubts = weights * (cut.doubts + np.abs(cut.imaginary) * UNIT * (4096.0 + 64.0 * rho * there[-1]))
     values, slopes, error, slope_error = lattice.sums(rho, weights * cut.imaginary / rho, weights * cut.imaginary, doubts / rho, doubts)
     if line is not None:
@@ -213,8 +261,5 @@ def _piece(cut: _Cut, line: Line | None, k: float, rest: tuple[float, float], pr
         error, slope_error = error + off, slope_error + off * most
     beyond = np.exp(np.minimum(rest[0] - rest[1] * there, 700.0))
     error += beyond / rest[1] + cut.lowest
-    slope_error += beyond + cut.lowest
-    found = bounded(there, step, values + error, values - error, slopes, slope_error, precise)
-    if found is None or found.first > k:
-        return None, False  # a later beginning would leave out what is before it
-    return found, len(found.upper) == len(there)
+    slope_error += beyond + cut.lowest * cut.least
+    return there, (values + error, values - error, slopes, slope_error)

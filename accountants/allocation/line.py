@@ -85,7 +85,8 @@ class Line(NamedTuple):
         values, slopes = k.sums(self.s, self.weights * self.powers / self.s**2, self.weights * self.powers / self.s)
         sizes = np.abs(self.s)
         doubts = self.weights * (self.doubts + np.abs(self.powers) * UNIT * (4096.0 + 64.0 * sizes * k.there[-1]))
-        error, slope_error = k.sums(self.s.real, doubts / sizes**2, doubts / sizes)
+        # All nodes have the same real part.
+        error, slope_error = k.sums(self.s.real[:1], (doubts / sizes**2).sum(keepdims=True), (doubts / sizes).sum(keepdims=True))
         for ends in self.ends:
             off = largest_of(ends, k.there)
             error, slope_error = error + off, slope_error + off * float(sizes[-1])

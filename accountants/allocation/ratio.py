@@ -254,8 +254,10 @@ class Ratio:
 def _exponential_minus_one(z: Complexes) -> Complexes:
     """e^z - 1 with the digits of a small z, in a third of the time that NumPy's takes."""
     grown, found = np.expm1(z.real), np.empty_like(z)
-    found.real = grown * np.cos(z.imag) - 2.0 * np.square(np.sin(0.5 * z.imag))
-    found.imag = (grown + 1.0) * np.sin(z.imag)
+    sine = np.sin(0.5 * z.imag)
+    turned = 2.0 * np.square(sine)
+    found.real = grown - (grown + 1.0) * turned
+    found.imag = (2.0 * (grown + 1.0)) * sine * np.cos(0.5 * z.imag)
     return found
 
 

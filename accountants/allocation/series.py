@@ -8,6 +8,7 @@ step. E[(S - k)_+] is E[(k - S)_+] + E S - k, as long as that leaves digits. pro
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, final
 
@@ -21,6 +22,9 @@ from zetadp.accountants.grids.convolution import FFT_ERROR
 
 _TRUNCATED = -36.0
 """log of the share of the whole at which a series ends, and what may come from its other periods."""
+
+_RAISED, _MOST_RAISED = 1.2, 60
+"""How much larger each y is at which a series might end, and how many there are."""
 
 _OCTAVES = 400
 _PERIOD_NATS = 44.0
@@ -179,14 +183,12 @@ def _wrapped(ratio: Ratio, steps: int, tilt: float, low: float, period: float) -
 
 def reach(ratio: Ratio, steps: int, tilt: float, least: float, whole: float) -> tuple[float, float] | None:
     """(Y, log of a bound on the integral of |E e^{sX}|^t / |s| over y > Y), Y where it is small; None if it is out of reach. (S4)"""
-    y, bound = least, steps * ratio.log_modulus(tilt, least)
-    for _ in range(60):
-        if bound < whole + _TRUNCATED:
-            break
-        y *= 1.2
-        bound = steps * ratio.log_modulus(tilt, y)
-    else:
+    # The bound falls with y.
+    place = _first(lambda place: steps * ratio.log_modulus(tilt, least * _RAISED**place) < whole + _TRUNCATED)
+    if place is None:
         return None
+    y = least * _RAISED**place
+    bound = steps * ratio.log_modulus(tilt, y)
     total, start = -math.inf, y
     for _ in range(_OCTAVES):
         # From y to 4y the modulus is at most that at y, and a sum of step / y is at most log 4 and one term more.
@@ -197,6 +199,19 @@ def reach(ratio: Ratio, steps: int, tilt: float, least: float, whole: float) -> 
             return start, float(np.logaddexp(total, far + math.log(1.0 / steps + 1.0)))
         bound = min(bound, steps * ratio.log_modulus(tilt, y))
     return None
+
+
+def _first(holds: Callable[[int], bool]) -> int | None:
+    """The first number at which a condition holds that goes on holding; None if it is more than ``_MOST_RAISED``."""
+    low, high = -1, 0
+    while not holds(high):
+        if high == _MOST_RAISED:
+            return None
+        low, high = high, min(2 * high + 4, _MOST_RAISED)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
 
 
 def log_tail_integral(ratio: Ratio, steps: int, tilt: float, log_most: float) -> float | None:

@@ -15,8 +15,8 @@ from tests.accountants.test_allocation import gaussian
 from tests.selection import thinned
 from zetadp.accountants import RandomlyAllocated, profile
 from zetadp.accountants.allocation import far
-from zetadp.accountants.allocation.curve import OneOrder, curve_of
-from zetadp.accountants.allocation.far import calls_beyond
+from zetadp.accountants.allocation.curve import AllocationCurve, OneOrder, curve_of
+from zetadp.accountants.allocation.far import CallsBeyond
 from zetadp.accountants.allocation.grid_part import STRETCH
 from zetadp.accountants.allocation.path import Path, split_at
 from zetadp.accountants.allocation.path import transform as next_to_the_cut
@@ -110,7 +110,7 @@ def test_puts_are_those_of_a_convolution(ratio):
 @pytest.mark.parametrize("k", [70.0, 120.0])
 def test_calls_far_away_are_those_of_a_convolution(k):
     truth = sum_calls(ONE, 12, k)
-    pieces = calls_beyond(ONE, 12, k, math.log(truth), math.log(truth) - 2.0)
+    pieces = list(CallsBeyond(ONE, 12, k, math.log(truth), math.log(truth) - 2.0))
     assert pieces
     checked(pieces[0], lambda at: sum_calls(ONE, 12, at), np.linspace(0, len(pieces[0].upper) - 1, 4), 2e-6)
 
@@ -120,7 +120,7 @@ def test_calls_along_a_line_are_a_sum_over_all_noise(move, k):
     ratio = Ratio((1.0,), (move,))
     value = math.log(four_calls(ratio, k))
     assert not far._end(ratio, 4, k, value)[1]
-    (piece, *_) = calls_beyond(ratio, 4, k, value, value - 4.0)
+    (piece, *_) = CallsBeyond(ratio, 4, k, value, value - 4.0)
     checked(piece, lambda at: four_calls(ratio, at), np.linspace(0, len(piece.upper) - 1, 3), 1e-10)
 
 
@@ -128,7 +128,7 @@ def test_calls_along_a_line_are_a_sum_over_all_noise(move, k):
 def test_calls_along_a_line_are_those_of_a_convolution(k):
     value = math.log(sum_calls(MILD, 30, k))
     assert not far._end(MILD, 30, k, value)[1]
-    (piece, *_) = calls_beyond(MILD, 30, k, value, value - 2.0)
+    (piece, *_) = CallsBeyond(MILD, 30, k, value, value - 2.0)
     last = np.flatnonzero(piece.upper > 1e-6)[-1]
     checked(piece, lambda at: sum_calls(MILD, 30, at), np.linspace(0, last, 5), 3e-6)
 
@@ -149,12 +149,34 @@ def test_the_transform_next_to_the_cut_is_that_of_a_turned_line(s):
     assert abs(truth) <= path.bound(0.4)
 
 
+def test_pieces_far_away_follow_each_other_and_know_their_slopes_to_the_end():
+    pieces = list(CallsBeyond(ONE, 12, 70.0, (value := math.log(sum_calls(ONE, 12, 70.0))), value - 25.0))
+    assert len(pieces) > 3
+    for one, other in itertools.pairwise(pieces):
+        assert other.first == one.first + one.step * (len(one.upper) - 1)
+        assert other.lower[0] <= one.upper[-1] <= other.upper[0] * (1.0 + 1e-8)
+    for one in pieces:
+        assert np.all(one.upper - one.lower <= 1e-7 * one.upper)
+        assert np.all(one.doubts <= 1e-5 * one.slopes)
+
+
+@pytest.mark.parametrize("steps", [200, 1000])
+def test_a_curve_is_the_same_whatever_was_asked_of_it_before(steps):
+    epsilons = np.array([0.3, 0.9, 2.0])
+    alone, asked = (AllocationCurve(GAUSSIAN, 1.1, steps) for _ in range(2))
+    for epsilon in (0.0, 0.5, 1.0, 4.0):
+        asked.forward(np.array([epsilon])), asked.backward(np.array([epsilon / 10.0]))
+    for one, other in ((alone.forward(epsilons), asked.forward(epsilons)), (alone.backward(epsilons), asked.backward(epsilons))):
+        for kind in ("lower", "upper", "tail", "doubt"):
+            assert np.array_equal(getattr(one, kind), getattr(other, kind))
+
+
 @pytest.mark.parametrize("ratio", [ONE, MIXED], ids=str)
 def test_slopes_are_how_fast_the_values_change(ratio):
     near = calls_near(ratio, 50)
-    far_away = calls_beyond(ratio, 50, 4000.0, -32.0, -60.0)
-    on_a_line = calls_beyond(MILD, 30, 45.0, math.log(sum_calls(MILD, 30, 45.0)), -22.0)
-    for found in (near, puts_near(ratio, 50, -0.3, 30.0, 45.0), *far_away[:1], *on_a_line[:1]):
+    far_away = CallsBeyond(ratio, 50, 4000.0, -32.0, -60.0)
+    on_a_line = CallsBeyond(MILD, 30, 45.0, math.log(sum_calls(MILD, 30, 45.0)), -22.0)
+    for found in (near, puts_near(ratio, 50, -0.3, 30.0, 45.0), next(far_away), next(on_a_line)):
         middle = 0.5 * (found.upper + found.lower)
         between = np.abs(np.diff(middle)) / found.step
         slack = found.doubts[1:] + found.doubts[:-1] + 4.0 * np.max(found.upper - found.lower) / found.step
