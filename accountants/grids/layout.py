@@ -392,6 +392,7 @@ class Estimates:
         tilts = np.geomspace(0.3, 40.0, 14) / max(saddle.spread, 0.03 / saddle.tilt)
         # Rare losses far beyond the spread need tilts of their own size.
         tilts = np.append(tilts, np.geomspace(2.0, 60.0, 8) / largest) if largest > 20.0 * saddle.spread else tilts
-        right = [Edge((self.cumulants(saddle.tilt + t)[0] - base) / t, t) for t in tilts]
-        left = [Edge(-(self.cumulants(saddle.tilt - t)[0] - base) / t, -t) for t in tilts]
-        return max(left, key=lambda edge: edge.loss), min(right, key=lambda edge: edge.loss)
+        turned = np.concatenate((-tilts, tilts))
+        losses = (sum(count * leaf.log_moments(saddle.tilt + turned) for leaf, count in self.leaves) - base) / turned
+        left, right = int(np.argmax(losses[: len(tilts)])), len(tilts) + int(np.argmin(losses[len(tilts) :]))
+        return Edge(float(losses[left]), float(turned[left])), Edge(float(losses[right]), float(turned[right]))

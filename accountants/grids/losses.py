@@ -50,6 +50,12 @@ class Losses:
         centred = self.losses - mean
         return peak + math.log(total), mean, float(shares @ (centred * centred)) / total
 
+    def log_moments(self, tilts: Floats) -> Floats:
+        """log E e^{tilt L} at each tilt."""
+        turned = self.log_weights + tilts[:, None] * self.losses
+        peaks = turned.max(axis=1)
+        return peaks + np.log(np.exp(turned - peaks[:, None]).sum(axis=1))
+
     def cut(self, log_probability: float) -> Losses:
         """Drops the largest losses, of total probability less than this: what is beyond counts as infinite, or as the last.
 
