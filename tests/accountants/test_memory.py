@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import weakref
 from collections.abc import Generator
 from contextlib import suppress
@@ -51,3 +53,42 @@ def test_a_calibration_leaves_no_profile(delta: float) -> None:
     with suppress(CalibrationFailed, NumericalFloor):
         accountants.calibrate_scale(OFTEN, epsilon=1.0, delta=delta)
     assert living() == before
+
+
+ROOM = """
+import resource
+from pathlib import Path
+
+from tests.accountants.events import gaussian
+from zetadp.accountants import Grouped, RandomlyAllocated, Repeated, profile
+from zetadp.accountants.allocation.line import line_at
+from zetadp.accountants.allocation.ratio import Ratio
+
+def grouped(steps, std, count):
+    return Grouped(size=3, unit="user", event=Repeated(count=count, event=RandomlyAllocated(steps=steps, event=gaussian(std))))
+
+profile(grouped(9, 3.0, 1)).epsilon(1e-3)  # what is loaded when something is first asked
+used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 2**29, used + 2**29))
+"""
+"""Memory of half a gigabyte beyond what a process has that has answered once."""
+
+EPOCHS = [(100, 2.0, 10, 1e-5), (100, 1.0, 1, 1e-6), (1000, 4.0, 1, 1e-10)]
+
+
+def run_in_little_memory(lines: str) -> None:
+    done = subprocess.run([sys.executable, "-c", ROOM + lines], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads how much memory a process has where Linux says so")
+@pytest.mark.parametrize(("steps", "std", "count", "delta"), chosen(EPOCHS, EPOCHS[:1]))
+def test_a_group_in_a_random_allocation_takes_little_memory(steps: int, std: float, count: int, delta: float) -> None:
+    run_in_little_memory(
+        f"found = profile(grouped({steps}, {std}, {count})).epsilon({delta})\nassert 0.0 < found.lower < found.upper < 10.0"
+    )
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads how much memory a process has where Linux says so")
+def test_a_line_of_very_many_panels_is_refused_before_it_is_laid() -> None:
+    run_in_little_memory("assert line_at(Ratio((0.97, 0.03), (0.1, 0.3)), 33, 1e-3, 66.0, -20.0) is None")
