@@ -11,7 +11,7 @@ from zetadp.accountants.allocation.replaced import ReplacedProfile, is_replaced,
 from zetadp.accountants.between import BetweenProfile, EndsOf
 from zetadp.accountants.dominating import statement, unsupported_reason
 from zetadp.accountants.events import Event, leaves, non_private_reason
-from zetadp.accountants.failing import FailingProfile, split
+from zetadp.accountants.failing import FailingProfile, is_failing_epoch, split, whole_epochs
 from zetadp.accountants.leaf import Leaf, Selection, unfolded, unshuffled
 from zetadp.accountants.profile import NonPrivateProfile, PrivacyProfile
 from zetadp.accountants.selected.best_run import SelectedProfile, alone
@@ -59,12 +59,7 @@ class Accountant(ABC):
         less = lower_parts(parts)
         if not less:
             return self._profile(parts)
-        steps = tuple(
-            Step(symbol="steps", value=float(leaf.steps), formula=formula, source=source)
-            for leaf in parts
-            if is_replaced(leaf)
-            for formula, source in (statement(leaf),)
-        )
+        steps = tuple(_epoch_step(leaf) for leaf in parts if is_replaced(leaf))
         return BetweenProfile(
             self._above(parts), lambda: [EndsOf(self._profile(one)) for one in less if one and self.unsupported_parts(one) is None], steps
         )
@@ -99,6 +94,14 @@ class Accountant(ABC):
     @final
     def of_all(self, parts: Mapping[Leaf, int]) -> PrivacyProfile:
         """The profile of leaves with their counts, of which some may fail."""
+        if epochs := [leaf for leaf in parts if is_failing_epoch(leaf)]:
+            # Nothing is known to be attained by these: without them a composition loses no more.
+            less = {leaf: count for leaf, count in parts.items() if leaf not in epochs}
+            return BetweenProfile(
+                self.of_all(whole_epochs(parts)),
+                lambda: [EndsOf(self.of_all(less))] if less and self.unsupported_of_all(less) is None else [],
+                tuple(_epoch_step(leaf) for leaf in epochs),
+            )
         rest, failure = split(parts)
         if failure == 0:
             return self.of_parts(rest)
@@ -107,7 +110,7 @@ class Accountant(ABC):
     @final
     def unsupported_of_all(self, parts: Mapping[Leaf, int]) -> str | None:
         """Why ``of_all`` has no answer, or None."""
-        rest, _ = split(parts)
+        rest, _ = split(whole_epochs(parts))
         return self._reason(rest, alone(rest)) if rest else None
 
     @final
@@ -128,6 +131,12 @@ class Accountant(ABC):
     @abstractmethod
     def _profile(self, parts: Mapping[Leaf, int]) -> PrivacyProfile:
         """The profile of leaves that ``unsupported_parts`` accepts."""
+
+
+def _epoch_step(leaf: Leaf) -> Step:
+    """How a random allocation in which a unit is replaced is bounded."""
+    formula, source = statement(leaf)
+    return Step(symbol="steps", value=float(leaf.steps), formula=formula, source=source)
 
 
 def _split(parts: Mapping[Leaf, int]) -> tuple[dict[Leaf, int], Mapping[Leaf, int]]:

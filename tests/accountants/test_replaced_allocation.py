@@ -13,7 +13,7 @@ import pytest
 from tests.accountants.events import gaussian
 from tests.selection import thinned
 from zetadp.accountants import Composed, Grouped, RandomlyAllocated, Release, Repeated, profile
-from zetadp.mechanisms import Gaussian, GdpGuarantee, Laplace, PureGuarantee, Sensitivity, ZcdpGuarantee
+from zetadp.mechanisms import ApproximateGuarantee, Gaussian, GdpGuarantee, Laplace, PureGuarantee, Sensitivity, ZcdpGuarantee
 from zetadp.mechanisms.declared import DiscreteGaussian, DiscreteLaplace
 
 LINE = np.linspace(-11.0, 11.0, 331)
@@ -221,3 +221,48 @@ def test_attacks_on_zcdp_noise_in_one_of_two_steps_lose_less():
     first, second = (law(list(outcomes([(x, x)] * 2)), 3.0, "gaussian") for x in (1.0, -1.0))
     for epsilon in (0.5, 1.0, 2.0):
         assert 0.0 < np.maximum(first - math.exp(epsilon) * second, 0.0).sum() <= found.delta(epsilon).upper
+
+
+# -- what may fail -------------------------------------------------------------------------------------------------------------------
+
+MAY_FAIL = Release(mechanism=ApproximateGuarantee(epsilon=0.5, delta=1e-4, **REPLACED))
+
+
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("count", [1, 3])
+def test_what_may_fail_is_one_whole_release_an_epoch_and_nothing_is_known_to_be_attained(size, count):
+    found, whole = (
+        profile(Grouped(size=size, unit="user", event=event))
+        for event in (allocated(10, MAY_FAIL, count), Repeated(count=count, event=MAY_FAIL))
+    )
+    for delta in (1e-3, 1e-5):  # below the second one a failure is likelier
+        assert found.epsilon(delta).upper == whole.epsilon(delta).upper
+        assert found.epsilon(delta).lower == 0.0
+    assert found.delta(0.3).upper == whole.delta(0.3).upper
+    assert found.delta(0.3).lower == 0.0
+    assert any(step.source == "proofs/allocation.md, (R1)" for step in found.derivation())
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_attacks_on_what_may_fail_in_one_of_three_steps_lose_less(size):
+    epsilon, delta = 0.5, 1e-4
+    truth = (1.0 - delta) / (1.0 + math.exp(-epsilon))
+    # It shows the bit, or answers at random; the bit is whether a unit that is there has a 1.
+    one, other = np.array([truth, 1.0 - delta - truth, delta, 0.0]), np.array([1.0 - delta - truth, truth, 0.0, delta])
+
+    def outputs(law_of_units):
+        laws = [[law_of_units if step in places else one for step in range(3)] for places in itertools.product(range(3), repeat=size)]
+        return sum(np.multiply.outer(np.multiply.outer(a, b), c) for a, b, c in laws) / len(laws)
+
+    far, near = outputs(other), outputs(one)
+    found = profile(Grouped(size=size, unit="user", event=allocated(3, MAY_FAIL)))
+    for level in (0.0, 0.2, 0.4, 0.9):
+        attained = max(np.maximum(p - math.exp(level) * q, 0.0).sum() for p, q in ((far, near), (near, far)))
+        assert 0.0 < attained <= found.delta(level).upper
+
+
+def test_beside_what_may_fail_other_releases_lose_what_they_lose_alone():
+    other = gaussian(4.0, adjacency="replace_one")
+    found, alone = profile(Composed(events=(allocated(10, MAY_FAIL), other))), profile(other)
+    assert found.delta(0.5).lower == pytest.approx(alone.delta(0.5).lower)
+    assert found.delta(0.5).upper > alone.delta(0.5).upper + 1e-4
