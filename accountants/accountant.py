@@ -6,12 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import final
 
+from zetadp.accountants.allocation.epochs import bounded_epochs, bounding_release, bounding_steps
 from zetadp.accountants.allocation.groups import lower_parts
 from zetadp.accountants.allocation.replaced import ReplacedProfile, is_replaced, removed_parts, whole_parts
 from zetadp.accountants.between import BetweenProfile, EndsOf
 from zetadp.accountants.dominating import statement, unsupported_reason
 from zetadp.accountants.events import Event, leaves, non_private_reason
-from zetadp.accountants.failing import FailingProfile, is_failing_epoch, split, whole_epochs
+from zetadp.accountants.failing import FailingProfile, split
 from zetadp.accountants.leaf import Leaf, Selection, unfolded, unshuffled
 from zetadp.accountants.profile import NonPrivateProfile, PrivacyProfile
 from zetadp.accountants.selected.best_run import SelectedProfile, alone
@@ -94,13 +95,13 @@ class Accountant(ABC):
     @final
     def of_all(self, parts: Mapping[Leaf, int]) -> PrivacyProfile:
         """The profile of leaves with their counts, of which some may fail."""
-        if epochs := [leaf for leaf in parts if is_failing_epoch(leaf)]:
+        if epochs := [leaf for leaf in parts if bounding_release(leaf) is not None]:
             # Nothing is known to be attained by these: without them a composition loses no more.
             less = {leaf: count for leaf, count in parts.items() if leaf not in epochs}
             return BetweenProfile(
-                self.of_all(whole_epochs(parts)),
+                self.of_all(bounded_epochs(parts)),
                 lambda: [EndsOf(self.of_all(less))] if less and self.unsupported_of_all(less) is None else [],
-                tuple(_epoch_step(leaf) for leaf in epochs),
+                tuple(step for leaf in epochs for step in (_epoch_step(leaf), *bounding_steps(leaf))),
             )
         rest, failure = split(parts)
         if failure == 0:
@@ -110,7 +111,7 @@ class Accountant(ABC):
     @final
     def unsupported_of_all(self, parts: Mapping[Leaf, int]) -> str | None:
         """Why ``of_all`` has no answer, or None."""
-        rest, _ = split(whole_epochs(parts))
+        rest, _ = split(bounded_epochs(parts))
         return self._reason(rest, alone(rest)) if rest else None
 
     @final

@@ -13,7 +13,6 @@ from decimal import Decimal, localcontext
 from typing import final
 
 from zetadp.accountants.dominating import pair_of, unsupported_reason
-from zetadp.accountants.dominating.guarantees import is_epoch
 from zetadp.accountants.largest_loss import pure_epsilon
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.profile import Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
@@ -65,20 +64,6 @@ def split(parts: Mapping[Leaf, int]) -> tuple[dict[Leaf, int], Decimal]:
         # 1 minus a product that is nearly 1 would have lost its digits: there the sum is larger by less than the rounding allowed for.
         failure = sum_of_all if sum_of_all < _SMALL else 1 - survival
         return rest, min(failure * (1 + _ERROR), Decimal(1))
-
-
-def is_failing_epoch(leaf: Leaf) -> bool:
-    """Whether it is a random allocation of what may fail, in which a unit is replaced: one whole release bounds each epoch."""
-    return is_epoch(leaf) and isinstance(leaf.mechanism, ApproximateGuarantee)
-
-
-def whole_epochs(parts: Mapping[Leaf, int]) -> dict[Leaf, int]:
-    """The leaves with one whole release in the place of every such epoch. proofs/allocation.md, (R1)"""
-    found: dict[Leaf, int] = {}
-    for leaf, count in parts.items():
-        whole = replace(leaf, probability=1.0, scheme="poisson", steps=1) if is_failing_epoch(leaf) else leaf
-        found[whole] = found.get(whole, 0) + count
-    return found
 
 
 def _of_group(fact: ApproximateGuarantee, size: int) -> Decimal:

@@ -28,9 +28,9 @@ from zetadp.accountants.grids.layers import Plan
 from zetadp.accountants.grids.layout import Estimates
 from zetadp.accountants.pairs import Pair
 from zetadp.mechanisms import InvalidParameter, UnsupportedEvent
-from zetadp.mechanisms.declared import DiscreteGaussian
+from zetadp.mechanisms.declared import DiscreteGaussianSum
 
-WHOLE_NUMBERS = DiscreteGaussian(scale=3.0, moves=1, adjacency="replace_one", unit="record")
+SUM_OF_WHOLE_NUMBERS = DiscreteGaussianSum(scale=3.0, honest=3, moves=1, adjacency="replace_one", unit="record")
 
 EVENT = TypeAdapter(Event)
 EPSILONS = np.array([0.0, 0.1, 0.5, 1.0, 2.0])
@@ -307,12 +307,12 @@ def test_one_step_and_local_releases_are_whole():
     ("event", "text"),
     [
         (
-            Grouped(size=2, unit="person", event=allocated(10, Release(mechanism=WHOLE_NUMBERS))),
+            Grouped(size=2, unit="person", event=allocated(10, Release(mechanism=SUM_OF_WHOLE_NUMBERS))),
             "groups in random allocations under replace_one",
         ),
         (Grouped(size=21, unit="person", event=allocated(10, gaussian(1.0))), "groups of more than 20 with random allocation"),
     ],
-    ids=["whole numbers", "group"],
+    ids=["sum of whole numbers", "group"],
 )
 def test_what_is_not_proved_is_refused_with_the_reason(event, text):
     with pytest.raises(UnsupportedEvent, match=text):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import random
@@ -13,7 +14,15 @@ import pytest
 from tests.accountants.events import gaussian
 from tests.selection import thinned
 from zetadp.accountants import Composed, Grouped, RandomlyAllocated, Release, Repeated, profile
-from zetadp.mechanisms import ApproximateGuarantee, Gaussian, GdpGuarantee, Laplace, PureGuarantee, Sensitivity, ZcdpGuarantee
+from zetadp.mechanisms import (
+    ApproximateGuarantee,
+    Gaussian,
+    GdpGuarantee,
+    Laplace,
+    PureGuarantee,
+    Sensitivity,
+    ZcdpGuarantee,
+)
 from zetadp.mechanisms.declared import DiscreteGaussian, DiscreteLaplace
 
 LINE = np.linspace(-11.0, 11.0, 331)
@@ -266,3 +275,22 @@ def test_beside_what_may_fail_other_releases_lose_what_they_lose_alone():
     found, alone = profile(Composed(events=(allocated(10, MAY_FAIL), other))), profile(other)
     assert found.delta(0.5).lower == pytest.approx(alone.delta(0.5).lower)
     assert found.delta(0.5).upper > alone.delta(0.5).upper + 1e-4
+
+
+@pytest.mark.parametrize(("kind", "scale", "symbol"), [("gaussian", 1.5, "rho"), ("laplace", 2.0, "epsilon")])
+@pytest.mark.parametrize("moves", [1, 2])
+def test_attacks_by_groups_on_noise_on_whole_numbers_lose_less(kind, scale, symbol, moves):
+    x = np.arange(-40, 41)
+    law = np.exp(-0.5 * np.square(x / scale)) if kind == "gaussian" else np.exp(-np.abs(x) / scale)
+    law /= law.sum()
+    # Three steps and two units, each of which moves the one that it is in, or, replaced, nothing.
+    added = [np.bincount(places, minlength=3) * moves for places in itertools.product(range(3), repeat=2)]
+    far = sum(functools.reduce(np.multiply.outer, [np.roll(law, int(shift)) for shift in shifts]) for shifts in added) / len(added)
+    near = functools.reduce(np.multiply.outer, [law] * 3)
+    mechanism = (DiscreteGaussian if kind == "gaussian" else DiscreteLaplace)(scale=scale, moves=moves, **REPLACED)
+    found = profile(Grouped(size=2, unit="user", event=allocated(3, Release(mechanism=mechanism))))
+    for epsilon in (0.1, 0.3, 0.8):
+        attained = max(np.maximum(p - math.exp(epsilon) * q, 0.0).sum() for p, q in ((far, near), (near, far)))
+        assert 0.0 < attained <= found.delta(epsilon).upper
+        assert found.delta(epsilon).lower == 0.0
+    assert any(step.symbol == symbol and mechanism.kind in str(step.formula) for step in found.derivation())
