@@ -23,6 +23,9 @@ from zetadp.accountants.densities.noise import Noise
 
 _NEWTON_STEPS = 4
 
+_LARGEST_EXPONENT = 600.0
+"""Exponentials up to this one's, and sums of them, are floats."""
+
 
 def calls(noise: Noise, upper: Mixture, lower: Mixture, epsilons: Floats) -> Calls:
     r"""H_{e^eps}(P || Q) at each epsilon, for P = ``upper`` and Q = ``lower``, mixtures of this noise."""
@@ -119,12 +122,13 @@ def _log_mixture(noise: Noise, mixture: Mixture, x: Floats) -> tuple[Floats, Flo
     # The last term: 1 minus the others, as a float, may have lost digits next to a small weight.
     error: Floats = UNIT * (spread + 8.0 + 2.0 * np.abs(peak) + 4.0 * np.exp(-peak) / total)
     if rest >= 0.5:
-        minus_one = sum((w * np.expm1(np.minimum(z, 600.0)) for w, _, z, _ in terms), np.zeros_like(x))
-        exact = peak < 30.0
+        # As far as floats reach: where w is tiny, log(1 + w e^z) is tiny too, and as the log of a sum near 1 it would have no digits.
+        minus_one = sum((w * np.expm1(np.minimum(z, _LARGEST_EXPONENT)) for w, _, z, _ in terms), np.zeros_like(x))
+        exact = peak < _LARGEST_EXPONENT
         value = np.where(exact, np.log1p(np.where(exact, minus_one, 0.0)), value)
         # d log(1 + m) = dm / (1 + m), with m off by its own roundings and by those of z.
-        own = sum((w * np.abs(np.expm1(np.minimum(z, 30.0))) for w, _, z, _ in terms), np.zeros_like(x))
-        precise = UNIT * (spread + (4.0 + len(terms)) * own * np.exp(-np.minimum(value, 30.0)) + 4.0 * np.abs(value))
+        own = sum((w * np.abs(np.expm1(np.minimum(z, _LARGEST_EXPONENT))) for w, _, z, _ in terms), np.zeros_like(x))
+        precise = UNIT * (spread + (4.0 + len(terms)) * own * np.exp(-np.minimum(value, _LARGEST_EXPONENT)) + 4.0 * np.abs(value))
         error = np.where(exact, precise, error)
     return value, error
 

@@ -271,7 +271,10 @@ def _lower_law(pair: Pair, leaf: Losses, start: float, step: float, index: Indic
 
 
 def _merging(pair: Pair, leaf: Losses, start: float, step: float, index: Indices) -> Lattice | None:
-    """A lattice with a node where the outcomes next to an end of the losses are when merged; None if no node is near an end."""
+    """A lattice with a node where the outcomes next to an end of the losses are when merged; None if no node is near an end.
+
+    No lattice either if it would lie on one side of 0.
+    """
     if start - leaf.low < 0.5 * step:
         merged = start
         for _ in range(4):
@@ -285,7 +288,7 @@ def _merging(pair: Pair, leaf: Losses, start: float, step: float, index: Indices
         moved = merged - 1e-9 * step - step * math.ceil((merged - start) / step)
     else:
         return None
-    return Lattice(pair, moved, step, index) if moved < -1e-12 * step else None
+    return Lattice(pair, moved, step, index) if moved < -1e-12 * step and moved + step * float(index[-2]) > 0.0 else None
 
 
 def _size(law: GridLaw, tilt: float) -> float:

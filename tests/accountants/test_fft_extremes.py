@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import special
@@ -11,6 +12,9 @@ from scipy import special
 from tests.accountants.events import fixed_size, laplace, replace_one_gaussian, training
 from tests.selection import chosen
 from zetadp.accountants import Grouped, PoissonSampled, Repeated, profile
+from zetadp.accountants.densities import GAUSSIAN
+from zetadp.accountants.densities.curve import log_ratio
+from zetadp.accountants.densities.mixtures import Mixture
 from zetadp.accountants.dominating import pair_of
 from zetadp.accountants.events import leaves
 from zetadp.accountants.grids.convolution import TiltedLaw
@@ -55,6 +59,32 @@ def test_extreme_questions_have_narrow_brackets(event, delta, truth):
     assert bound.lower <= truth * (1.0 + 1e-9)
     assert truth * (1.0 - 1e-9) <= bound.upper
     assert bound.upper - bound.lower <= 1e-5 * bound.upper
+
+
+@pytest.mark.parametrize("probability", [1e-50, 1e-40, 1e-12])
+def test_delta_at_zero_of_very_rare_samples_is_that_of_centred_lognormals(probability):
+    # To a share q of itself delta(0) = q E S_+ = q E|S| / 2 of a sum S of ten lognormals of mean 1, each minus 1:
+    # E|S| = 2 / pi times the integral of (1 - Re phi(t)) / t^2 with phi the characteristic function of S.
+    z = np.linspace(-12.0, 12.0, 4001)
+    weights = np.exp(-0.5 * z * z) * (z[1] - z[0]) / math.sqrt(2.0 * math.pi)
+    t = np.linspace(0.0, 40.0, 4001)[1:] - 0.005
+    phi = (np.exp(1j * np.outer(t, np.expm1(z - 0.5))) @ weights) ** 10
+    absolute = 2.0 / math.pi * (float(((1.0 - phi.real) / t**2).sum()) * 0.01 + 1.0 / 40.0)
+    truth = math.log(0.5 * absolute) + math.log(probability)
+    # Below q = 1e-30 a lattice was laid on one side of 0: an assertion failed.
+    bound = profile(training(probability, 1.0, 10)).delta(0.0)
+    assert bound.log_lower <= truth + 2e-6
+    assert truth - 2e-6 <= bound.log_upper
+    assert bound.log_upper - bound.log_lower <= 1e-5
+
+
+def test_losses_of_very_rare_samples_keep_their_digits_where_the_copy_is_likelier():
+    x = np.linspace(-10.0, 45.0, 221)
+    loss, error = log_ratio(GAUSSIAN, Mixture((1.0, 1e-40), (0.0, 1.0)), Mixture((1.0,), (0.0,)), x)
+    with mpmath.workdps(60):
+        truth = [mpmath.log1p(mpmath.mpf(1e-40) * mpmath.expm1(mpmath.mpf(float(at)) - mpmath.mpf(0.5))) for at in x]
+        assert all(abs(a - b) <= e for a, b, e in zip(loss.tolist(), truth, error.tolist(), strict=True))
+    assert np.all(error <= 1e-13 * np.abs(loss) + 1e-54)
 
 
 @pytest.mark.parametrize("place", [0, 2])
