@@ -5,7 +5,8 @@ p(x) phi'(F_P(x)), and phi'(F_P) <= m. If phi'(F_P) / phi'(F_Q) <= e^s everywher
 
     delta(eps) <= m delta_base(eps - s),   s = (1 + eta) log r  with  (1 / gamma - 1) delta_base(log r) <= r - 1,   or   m delta_base(0)
 
-for a negative binomial and a Poisson number of runs (``poisson`` has less for the latter). The lower end is what a base that attains its
+for a negative binomial and a Poisson number of runs (``poisson`` has less for the latter). What that says at a few larger epsilons, and the
+largest loss where the base has one, bound delta at smaller ones (``guarantees``). The lower end is what a base that attains its
 profile loses when its outputs are ordered by the best tests that the profile has (``lower_ends``).
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import final
 
@@ -21,6 +23,8 @@ from zetadp.accountants.dominating import pair_of, unsupported_reason
 from zetadp.accountants.leaf import Leaf, Selection
 from zetadp.accountants.profile import SMALLEST_LOG_DELTA, Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
 from zetadp.accountants.selected import poisson
+from zetadp.accountants.selected.guarantees import Guarantee
+from zetadp.accountants.selected.largest import largest_loss_of_best
 from zetadp.accountants.selected.lower_ends import NOTHING, SHARES, Above, BestTest, best_test, chosen_between, least_epsilon, log_excess
 from zetadp.accountants.selected.ratio import log_ratio
 from zetadp.mechanisms.base import Step
@@ -34,6 +38,12 @@ _ROUNDING = 1e-14
 
 _TIGHT = 1e-6
 """How far, relatively, roots may lie on their safe side."""
+
+_LEVELS = (0.1, 0.03, 0.01, 0.003)
+"""Deltas whose epsilons bound delta at smaller epsilons."""
+
+_LARGE = 0.01
+"""From this delta on that is tried: below it the profile itself says more."""
 
 
 def alone(parts: Mapping[Leaf, int]) -> Selection | None:
@@ -105,7 +115,12 @@ class SelectedProfile(PrivacyProfile):
             *self._base.derivation(),
             Step(symbol="m", value=runs.mean, formula=f"mean number of runs, {runs.kind.replace('_', ' ')}", source="event"),
             Step(symbol="s", value=self._shift, formula=where, source="proofs/selected.md, section 3"),
-            Step(symbol="delta(eps)", value="m delta_base(eps - s)", formula="the best run's output alone", source="proofs/selected.md"),
+            Step(
+                symbol="delta(eps)",
+                value="m delta_base(eps - s)",
+                formula="the best run's output alone; where that is large, by the convexity of delta in e^eps and the largest loss",
+                source="proofs/selected.md",
+            ),
         )
 
     @cached_property
@@ -116,8 +131,41 @@ class SelectedProfile(PrivacyProfile):
             return runs.mean * math.exp(self._base.log_delta_upper(0.0)) * (1.0 + _ROUNDING)
         return (1.0 + runs.eta) * log_ratio(runs, self._log_delta_of_base) * (1.0 + _ROUNDING)
 
+    @cached_property
+    def _mass(self) -> float:
+        """The probability that there is an output, rounded up."""
+        return min(-math.expm1(-self._runs.mean) * (1.0 + _ROUNDING), 1.0) if isinstance(self._runs, PoissonRuns) else 1.0
+
+    @cached_property
+    def _largest(self) -> Guarantee | None:
+        """The largest loss, if the base has one."""
+        largest = largest_loss_of_best(self._runs, self._parts)
+        return Guarantee(largest, 0.0) if largest < math.inf else None
+
+    @cached_property
+    def _levels(self) -> tuple[Guarantee, ...]:
+        """Guarantees at a few deltas, by the base's profile."""
+        found: list[Guarantee] = []
+        for delta in _LEVELS:
+            log_delta = math.log(delta)
+            with suppress(NumericalFloor, UnsupportedEvent):
+                found.append(Guarantee(self._by_profile_epsilon(log_delta, self._base_epsilon(log_delta)), delta))
+        return tuple(found)
+
+    def _guarantees(self, delta: float) -> tuple[Guarantee, ...]:
+        """What is known where delta is about so large."""
+        return (*(() if self._largest is None else (self._largest,)), *(self._levels if delta > _LARGE else ()))
+
     def _log_delta(self, epsilon: float) -> float:
-        """The upper end that the base's profile gives."""
+        """The smallest upper end that the base's profile and largest loss give."""
+        found = self._by_profile(epsilon)
+        if found == -math.inf:
+            return found
+        least = min((one.delta_at(epsilon, self._mass) for one in self._guarantees(math.exp(found))), default=1.0)
+        return min(found, math.log(least) * (1.0 - _ROUNDING)) if least > 0.0 else -math.inf
+
+    def _by_profile(self, epsilon: float) -> float:
+        """The upper end that the base's profile gives at the same epsilon."""
         at = (epsilon - self._shift) * (1.0 - _ROUNDING) if epsilon < math.inf else math.inf
         log_delta = self._base.log_delta_upper(at) if at >= 0.0 else 0.0
         if log_delta == -math.inf:
@@ -125,8 +173,9 @@ class SelectedProfile(PrivacyProfile):
         found = self._log_mean + log_delta + _ROUNDING * (abs(self._log_mean) + abs(log_delta)) if at >= 0.0 else 0.0
         if not isinstance(self._runs, PoissonRuns):
             return min(found, 0.0)
-        some = math.log(-math.expm1(-self._runs.mean)) * (1.0 - _ROUNDING)  # of the probability that there is a run
-        return min(found, some, poisson.log_delta_upper(self._runs.mean, self._log_delta_of_base, epsilon))
+        return min(
+            found, math.log(self._mass) * (1.0 - _ROUNDING), poisson.log_delta_upper(self._runs.mean, self._log_delta_of_base, epsilon)
+        )
 
     def _log_delta_of_base(self, epsilon: float) -> float:
         if epsilon not in self._asked:
@@ -149,13 +198,18 @@ class SelectedProfile(PrivacyProfile):
         """The smaller upper end, and its origin; ``near`` is the base's epsilon at delta / m."""
         if self._log_delta(0.0) <= log_delta:
             return 0.0, self.route
-        own = (near + self._shift) * (1.0 + 4.0 * _ROUNDING)
-        if isinstance(self._runs, PoissonRuns):
-            own = self._less(near, own, log_delta)
+        own = self._by_profile_epsilon(log_delta, near)
+        known = math.exp(log_delta) * (1.0 - _ROUNDING)
+        own = min([own, *(one.epsilon_at(known, self._mass) for one in self._guarantees(known))])
         if self._renyi is None or (delta is None and log_delta < SMALLEST_LOG_DELTA):
             return own, self.route
         other = self._renyi.epsilon_at_log_delta(log_delta) if delta is None else self._renyi.epsilon(delta)
         return (own, self.route) if own <= other.upper else (other.upper, other.route)
+
+    def _by_profile_epsilon(self, log_delta: float, near: float) -> float:
+        """The epsilon that the base's own says, ``near`` being that at delta / m."""
+        own = (near + self._shift) * (1.0 + 4.0 * _ROUNDING)
+        return self._less(near, own, log_delta) if isinstance(self._runs, PoissonRuns) else own
 
     def _less(self, low: float, high: float, log_delta: float) -> float:
         """An epsilon up to ``high`` at which the upper end, which only a search can invert, is at most delta."""
@@ -163,7 +217,7 @@ class SelectedProfile(PrivacyProfile):
             return high
         while high - low > _TIGHT * high:
             middle = 0.5 * (low + high)
-            low, high = (low, middle) if self._log_delta(middle) <= log_delta else (middle, high)
+            low, high = (low, middle) if self._by_profile(middle) <= log_delta else (middle, high)
         return high
 
     def _base_epsilon(self, log_delta: float) -> float:

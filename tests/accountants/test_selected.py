@@ -24,6 +24,7 @@ from zetadp.accountants import (
 )
 from zetadp.accountants.dp_accounting_events import to_dp_accounting
 from zetadp.accountants.selected import poisson
+from zetadp.accountants.selected.guarantees import Guarantee
 from zetadp.accountants.selected.largest import largest_loss_of
 from zetadp.mechanisms import (
     ApproximateGuarantee,
@@ -220,6 +221,36 @@ def test_chords_of_a_gaussian_profile_lie_above_its_mean_and_close(mean, mu, eps
     plain = profile(gdp(mu))
     found = mpmath.exp(poisson.log_delta_upper(mean, plain.log_delta_upper, epsilon))
     assert truth <= found <= 1.4 * truth
+
+
+@pytest.mark.parametrize("runs", thinned(LAWS, every=3), ids=repr)
+def test_delta_of_a_pure_base_is_at_most_what_the_pure_bounds_of_the_literature_say(runs):
+    # Liu and Talwar's, for a geometric number, is 3 epsilon, Papernot and Steinke's (2 + eta) epsilon, or epsilon + m tanh(epsilon / 2);
+    # of 10 runs with epsilon = .5, delta(.1) was .7026 where 3 epsilon gives .616.
+    found, epsilon = profile(best_of(runs, pure(0.5))), 0.5
+    known = epsilon + (runs.mean * math.tanh(0.25) if isinstance(runs, PoissonRuns) else (1.0 + runs.eta) * epsilon)
+    for at in (0.0, 0.1, 0.4, 0.9, 1.3):
+        limit = max(math.exp(known) - math.exp(at), 0.0) / (1.0 + math.exp(known))
+        assert found.delta(at).upper <= limit * (1.0 + 1e-9)
+        if 0.0 < limit < found.delta(0.0).upper:
+            assert found.epsilon(limit).upper <= at + 1e-9
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-3, 0.2])
+@pytest.mark.parametrize("mass", [1.0, 0.4])
+def test_one_guarantee_says_of_smaller_epsilons_what_two_extreme_outcomes_say(delta, mass):
+    # The pair that attains it: with probability d an output of its own, else randomised response; nothing at all beyond the mass.
+    e, d = mpmath.exp(mpmath.mpf(1.7)), mpmath.mpf(delta)
+    rest = mpmath.mpf(mass) - d
+    p, q = [d, rest * e / (1 + e), rest / (1 + e), 0], [0, rest / (1 + e), rest * e / (1 + e), d]
+    one = Guarantee(1.7, delta)
+    for epsilon in (0.0, 0.3, 1.2, 1.7, 2.0):
+        truth = hockey_stick(p, q, epsilon)
+        found = one.delta_at(epsilon, mass)
+        assert truth - mpmath.mpf("1e-30") <= found <= truth * (1 + mpmath.mpf("1e-13"))
+        if truth > delta + 1e-9:
+            assert epsilon - 1e-12 <= one.epsilon_at(float(truth), mass) <= epsilon + 1e-12
+    assert one.epsilon_at(0.5 * delta, mass) == (math.inf if delta else pytest.approx(1.7, rel=2e-14))
 
 
 def test_a_base_that_may_fail_is_answered_by_its_profile_and_not_by_moments():
