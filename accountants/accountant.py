@@ -10,7 +10,7 @@ from zetadp.accountants.allocation.epochs import bounded_epochs, bounding_releas
 from zetadp.accountants.allocation.groups import lower_parts
 from zetadp.accountants.allocation.replaced import ReplacedProfile, is_replaced, removed_parts, whole_parts
 from zetadp.accountants.between import BetweenProfile, EndsOf
-from zetadp.accountants.dominating import statement, unsupported_reason
+from zetadp.accountants.dominating import pair_of, statement, unsupported_reason
 from zetadp.accountants.events import Event, leaves, non_private_reason
 from zetadp.accountants.failing import FailingProfile, split
 from zetadp.accountants.leaf import Leaf, Selection, unfolded, unshuffled
@@ -57,6 +57,17 @@ class Accountant(ABC):
 
     def _bracketed(self, parts: Mapping[Leaf, int]) -> PrivacyProfile:
         """The profile, with lower ends of their own where the pairs of some leaves are only bounds."""
+        attained = {leaf: count for leaf, count in parts.items() if not _is_bound(leaf)}
+        if len(attained) == len(parts):
+            return self._bracketed_allocation(parts)
+        # Without a release a composition loses no more than with it.
+        return BetweenProfile(
+            self._bracketed_allocation(parts),
+            lambda: [EndsOf(self._bracketed_allocation(attained))] if attained and self.unsupported_parts(attained) is None else [],
+        )
+
+    def _bracketed_allocation(self, parts: Mapping[Leaf, int]) -> PrivacyProfile:
+        """The same where no pair of noise is a bound, but those of allocations may be."""
         less = lower_parts(parts)
         if not less:
             return self._profile(parts)
@@ -138,6 +149,10 @@ def _epoch_step(leaf: Leaf) -> Step:
     """How a random allocation in which a unit is replaced is bounded."""
     formula, source = statement(leaf)
     return Step(symbol="steps", value=float(leaf.steps), formula=formula, source=source)
+
+
+def _is_bound(leaf: Leaf) -> bool:
+    return unsupported_reason(leaf) is None and pair_of(leaf).family.is_bound
 
 
 def _split(parts: Mapping[Leaf, int]) -> tuple[dict[Leaf, int], Mapping[Leaf, int]]:

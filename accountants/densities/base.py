@@ -71,6 +71,7 @@ class Density(ABC):
       is_discrete: losses take only separate values: the moment function never decays.
       mixes: whether the halves of pairs may be mixtures: only of a noise.
       is_loose: whether Renyi divergences of what the pair stands for are smaller than the pair's, so that they may give a smaller bound.
+      is_bound: whether the pair is only a bound of the release, so that it says nothing from below, and Renyi divergences may say more.
       has_atoms: the losses -distance and distance of a whole pair have positive probability.
       is_even: a whole pair, mirrored, is the same pair in the other order.
       exponential_tail: the share of a copy that lies above its shift a, if its density at every x > a is this share times e^{a - x}
@@ -89,6 +90,7 @@ class Density(ABC):
     is_discrete: ClassVar[bool]
     mixes: ClassVar[bool] = True
     is_loose: ClassVar[bool] = False
+    is_bound: ClassVar[bool] = False
     has_atoms: ClassVar[bool]
     is_even: ClassVar[bool] = True
     exponential_tail: ClassVar[float | None] = None

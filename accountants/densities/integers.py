@@ -53,6 +53,10 @@ class IntegerDensity(Density):
     def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.law.name
 
+    @property
+    def is_bound(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.law.is_part
+
     def of(self, loss: PrivacyLoss) -> Density:
         assert isinstance(loss, IntegerLoss)  # of this type
         return IntegerDensity(loss.law)

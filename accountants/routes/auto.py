@@ -50,7 +50,8 @@ class RoutedProfile(PrivacyProfile):
     def __init__(self, parts: Mapping[Leaf, int], routes: tuple[Accountant, ...]) -> None:
         self._parts, self._routes = parts, routes
         # Where moments say more than dominating pairs do, Renyi accounting may be below a bracket of theirs, however narrow that is.
-        self._is_loose = sum(parts.values()) > 1 and any(_is_loose(leaf) for leaf in parts)
+        families = [pair_of(leaf).family for leaf in parts if unsupported_reason(leaf) is None]
+        self._is_loose = any(one.is_bound or (one.is_loose and sum(parts.values()) > 1) for one in families)
         self._known: dict[str, PrivacyProfile | UnsupportedEvent] = {}
         self._first()
 
@@ -155,10 +156,6 @@ def _without_frames(refusal: _Refusal) -> _Refusal:
     """The refusal without its traceback, which would keep alive every grid of its frames, in a cycle that is freed late."""
     refusal.__traceback__ = None
     return refusal
-
-
-def _is_loose(leaf: Leaf) -> bool:
-    return unsupported_reason(leaf) is None and pair_of(leaf).family.is_loose
 
 
 def _is_narrow(bound: Bound) -> bool:

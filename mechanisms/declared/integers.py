@@ -10,9 +10,8 @@ from pydantic import Field, Strict
 
 from zetadp.mechanisms.base import Adjacency, Assumption, Facts, Step
 from zetadp.mechanisms.declared.base import Declared
-from zetadp.mechanisms.loss import ConcentratedLoss, IntegerLoss
+from zetadp.mechanisms.loss import IntegerLoss
 from zetadp.mechanisms.numerics.integer_laws import GaussianLaw, GaussianSumLaw, IntegerLaw, LaplaceLaw, SkellamLaw
-from zetadp.mechanisms.numerics.rounding import rounded_up
 
 LEAST_SCALE, LARGEST_GAUSSIAN_SCALE, LARGEST_LAPLACE_SCALE = 0.1, 2e3, 1e2
 """With less noise one output is many times as probable as the next: it hides nothing. With more, a table of all outcomes is too large, and
@@ -47,7 +46,7 @@ class IntegerNoise(Declared):
     @abstractmethod
     def noise_scale(self) -> float: ...
 
-    def privacy_loss(self) -> IntegerLoss | ConcentratedLoss:
+    def privacy_loss(self) -> IntegerLoss:
         return IntegerLoss(self.law, self.moves / self.law.scale)
 
     def derivation(self) -> tuple[Step, ...]:
@@ -144,7 +143,8 @@ class DiscreteLaplace(_Scaled):
 class DiscreteGaussianSum(_Scaled):
     r"""Distributed discrete Gaussian noise: each of several parties adds its own, of probability proportional to e^{-x^2 / (2 scale^2)}.
 
-    The sum of discrete Gaussians isn't a discrete Gaussian. Where its law can't be tabled here, the published Renyi bound is taken.
+    The sum of discrete Gaussians isn't a discrete Gaussian. Where its law can't be tabled here, that of as many of the parties as can be
+    bounds it from above, and so does the published Renyi bound.
 
     Attributes:
       scale: sigma of each party's noise, the same for all; 0.5 to 2000.
@@ -178,16 +178,15 @@ class DiscreteGaussianSum(_Scaled):
 
     @property
     def law(self) -> GaussianSumLaw:
-        return GaussianSumLaw(self.scale, self.honest)
-
-    def privacy_loss(self) -> IntegerLoss | ConcentratedLoss:
-        law = self.law
-        if law.scale > LARGEST_GAUSSIAN_SCALE or not law.is_known:
-            return ConcentratedLoss(rounded_up(law.concentration(self.moves)))
-        return IntegerLoss(law, self.moves / law.scale)
+        return GaussianSumLaw.of(self.scale, self.honest, LARGEST_GAUSSIAN_SCALE)
 
     def _noise_steps(self) -> tuple[Step, ...]:
-        return *super()._noise_steps(), Step(symbol="n", value=self.honest, formula="given", source="honest")
+        given = (*super()._noise_steps(), Step(symbol="n", value=self.honest, formula="given", source="honest"))
+        law = self.law
+        if not law.is_part:
+            return given
+        part = "of these, whose sum can be tabled; with the others' noise nobody loses more: post-processing"
+        return *given, Step(symbol="n'", value=law.parties, formula=part, source="mechanisms/proofs/declared.md")
 
 
 @final

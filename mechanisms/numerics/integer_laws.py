@@ -44,10 +44,12 @@ class IntegerLaw(ABC):
     Attributes:
       name: as used in sentences.
       is_bounded: whether the logarithm of f(x - m) / f(x) is bounded.
+      is_part: whether f is the law of a part of the noise, so that what it says is true of all of it only from above.
     """
 
     name: ClassVar[str]
     is_bounded: ClassVar[bool] = False
+    is_part: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -165,6 +167,7 @@ class GaussianSumLaw(IntegerLaw):
     Attributes:
       sigma: of each, at least 1/2.
       parties: how many.
+      honest: how many there are in all, of which ``parties`` are a part; as many if None.
 
     >>> logs = GaussianSumLaw(0.5, 2).log_weights(np.array([0, 1]))
     >>> round(float(np.exp(logs[1] - logs[0])), 6)  # 2 (e^-2 + e^-10 + ...) / (1 + 2 e^-4 + ...)
@@ -174,6 +177,17 @@ class GaussianSumLaw(IntegerLaw):
     name = "sum of discrete Gaussian"
     sigma: float
     parties: int
+    honest: int | None = None
+
+    @classmethod
+    def of(cls, sigma: float, honest: int, largest_scale: float) -> GaussianSumLaw:
+        """The law of the sum, or, if that can't be tabled, of the largest part of it that can, and whose scale is at most this."""
+        most = min(honest, int((largest_scale / sigma) ** 2 * (1.0 + 1e-12)))
+        return cls(sigma, max(min(most, _most_tabled(sigma, most)), 1), honest)
+
+    @property
+    def is_part(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.parties < self._all
 
     @property
     def scale(self) -> float:
@@ -183,15 +197,10 @@ class GaussianSumLaw(IntegerLaw):
     def reach(self) -> int:
         return GaussianLaw(self.scale).reach  # h is largest at 0
 
-    @property
-    def is_known(self) -> bool:
-        """Whether a table of it can be made here."""
-        return self._is_convolved or near_gaussian(self.sigma, self.parties) <= _NEAR_ENOUGH
-
     def concentration(self, moves: int) -> Fraction:
         """rho of zCDP: as in Kairouz, Liu and Steinke 2021, or that of one party, whose release the others' noise only protects."""
-        tau = Fraction(4.0 * near_gaussian(self.sigma, self.parties) * (1.0 + 1e-9))
-        root = Fraction(math.nextafter(moves / math.sqrt(self.parties) / self.sigma * (1.0 + 1e-15), math.inf))
+        tau = Fraction(4.0 * near_gaussian(self.sigma, self._all) * (1.0 + 1e-9))
+        root = Fraction(math.nextafter(moves / math.sqrt(self._all) / self.sigma * (1.0 + 1e-15), math.inf))
         return min((root + tau) ** 2, (moves / Fraction(self.sigma)) ** 2) / 2
 
     def log_weights(self, x: NDArray[np.int64]) -> Long:
@@ -210,7 +219,27 @@ class GaussianSumLaw(IntegerLaw):
     def _is_convolved(self) -> bool:
         if near_gaussian(self.sigma, self.parties) <= _NEAR:
             return False
-        return self.parties <= min(MOST_CONVOLVED, _MOST_CONVOLVED_PER_SQUARE * self.sigma**2)
+        return self.parties <= _most_convolved(self.sigma)
+
+    @property
+    def _all(self) -> int:
+        return self.parties if self.honest is None else self.honest
+
+
+def _most_convolved(sigma: float) -> int:
+    return int(min(MOST_CONVOLVED, _MOST_CONVOLVED_PER_SQUARE * sigma**2))
+
+
+def _most_tabled(sigma: float, honest: int) -> int:
+    """The largest number of parties, at most ``honest``, whose sum is convolved or near enough to one discrete Gaussian."""
+    low, high = min(_most_convolved(sigma), honest), honest
+    if near_gaussian(sigma, high) <= _NEAR_ENOUGH:
+        return high
+    # Nearness falls with each party that is added.
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if near_gaussian(sigma, middle) <= _NEAR_ENOUGH else (low, middle)
+    return low
 
 
 @lru_cache(maxsize=64)

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from tests.accountants.events import gaussian
 from tests.accountants.whole_numbers import holds_to_the_last_digits, outcomes_of, renyi
 from tests.selection import chosen, thinned
 from zetadp.accountants import (
+    Composed,
     FixedSizeSampled,
     Grouped,
     Leaf,
@@ -27,9 +29,8 @@ from zetadp.accountants import (
 from zetadp.accountants.calibration import NoiseScale, Target, solve
 from zetadp.accountants.dp_accounting_events import to_dp_accounting
 from zetadp.accountants.routes.rdp.rdp import leaf_renyi
-from zetadp.mechanisms import InvalidParameter, UnsupportedEvent
+from zetadp.mechanisms import InvalidParameter
 from zetadp.mechanisms.declared import DiscreteGaussian, DiscreteGaussianSum, Skellam
-from zetadp.mechanisms.loss import ConcentratedLoss
 from zetadp.mechanisms.numerics.integer_laws import LONG, GaussianLaw, GaussianSumLaw, SkellamLaw, near_gaussian
 
 WHO = {"adjacency": "add_remove", "unit": "record"}
@@ -251,15 +252,47 @@ def test_more_honest_parties_and_more_variance_protect_more():
     assert found == sorted(found, reverse=True)
 
 
-@pytest.mark.parametrize("mechanism", [gaussians(0.9, 10**5), gaussians(1000.0, 100)], ids=["long", "wide"])
-def test_where_the_table_is_too_large_only_the_published_renyi_bound_is_left(mechanism):
-    loss = mechanism.privacy_loss()
-    assert isinstance(loss, ConcentratedLoss)
-    bound = profile(Release(mechanism=mechanism)).epsilon(1e-6)
-    assert bound.lower == 0.0 < bound.upper
+@pytest.mark.parametrize(("scale", "honest", "part"), [(0.5, 4096, 1000), (0.9, 10**5, 3240), (1000.0, 100, 4)])
+def test_where_the_table_is_too_large_as_many_parties_as_can_be_tabled_bound_epsilon(scale, honest, part):
+    # Of 1001 parties with scale .5 nothing was known but the published Renyi bound, fifty times as much as of 1000.
+    many, fewer = Release(mechanism=gaussians(scale, honest)), Release(mechanism=gaussians(scale, part))
+    assert many.mechanism.law.parties == part
+    for make in (
+        lambda one: one,
+        lambda one: PoissonSampled(probability=0.1, event=one),
+        lambda one: Repeated(count=3, event=PoissonSampled(probability=0.1, event=one)),
+    ):
+        bound, above = profile(make(many)).epsilon(1e-6), profile(make(fewer)).epsilon(1e-6)
+        assert bound.lower == 0.0 < bound.upper <= above.upper * (1.0 + 1e-12)
+        assert above.lower > 0.0
+        at = profile(make(many)).delta(0.5 * above.lower)
+        assert at.lower == 0.0 < at.upper <= profile(make(fewer)).delta(0.5 * above.lower).upper * (1.0 + 1e-12)
+
+
+def test_the_bound_of_a_part_is_above_the_whole_sums_own():
+    # The law of 1500 parties on a ring, by powers of its transform: to about 1e-15, next to deltas of 1e-6.
+    x = np.minimum(np.arange(4096), 4096 - np.arange(4096))
+    one = np.exp(-0.5 * (x / 0.5) ** 2)
+    f = np.fft.irfft(np.fft.rfft(one / one.sum()) ** 1500)
+    bound = profile(Release(mechanism=gaussians(0.5, 1500, moves=3)))
+    for epsilon in (0.1, 0.3, 0.6):
+        truth = float(np.maximum(np.roll(f, 3) - math.exp(epsilon) * f, 0.0)[:2048].sum())
+        assert truth <= bound.delta(epsilon).upper
+    assert truth > 1e-9
+
+
+def test_where_more_is_known_of_the_others_noise_the_published_bound_is_less():
+    bound = profile(Release(mechanism=gaussians(1.0, 10**5))).epsilon(1e-6)
     assert bound.route.startswith("rdp")
-    with pytest.raises(UnsupportedEvent, match="what a sample of discrete_gaussian_sum guarantees isn't known here"):
-        profile(PoissonSampled(probability=0.1, event=Release(mechanism=mechanism)))
+    assert bound.upper < 0.5 * profile(Release(mechanism=gaussians(1.0, 4000))).epsilon(1e-6).lower
+
+
+def test_next_to_a_bound_the_lower_end_is_that_of_the_rest():
+    found = profile(Composed(events=(gaussian(2.0), Release(mechanism=gaussians(0.5, 2000))))).epsilon(1e-6)
+    assert found.lower == pytest.approx(profile(gaussian(2.0)).epsilon(1e-6).lower)
+    assert found.lower < found.upper
+    names = [step.symbol for step in profile(Release(mechanism=gaussians(0.5, 2000))).derivation()]
+    assert names.count("n'") == 1
 
 
 @pytest.mark.parametrize(("scale", "honest", "moves"), thinned([(0.5, 4, 1), (0.7, 9, 2), (1.0, 5, 1), (1.5, 2, 3)], every=2))
