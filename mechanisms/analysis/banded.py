@@ -43,7 +43,7 @@ def optimal_coefficients(bands: int, steps: int) -> tuple[float, ...]:
     """
     if not 2 <= bands <= min(64, steps):
         raise InvalidParameter("bands", f"from 2 to {min(64, steps)}", bands)
-    start = np.cumprod([(2 * lag - 1) / (2 * lag) for lag in range(1, bands)])
+    start = np.array(square_root_coefficients(bands)[1:])
 
     def loss(rest: Column) -> tuple[float, Column]:
         value, slope = _loss(np.concatenate(([1.0], rest)), steps)
@@ -52,6 +52,22 @@ def optimal_coefficients(bands: int, steps: int) -> tuple[float, ...]:
     found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * (bands - 1), options={"ftol": 1e-14, "gtol": 1e-10})
     # Never rising: what is off by rounding is taken back.
     return tuple(float(one) for one in np.minimum.accumulate(np.concatenate(([1.0], found.x))))
+
+
+def square_root_coefficients(bands: int) -> tuple[float, ...]:
+    """The first ``bands`` coefficients of (1 - x)^(-1/2), whose square is the matrix of prefix sums: 1, 1/2, 3/8, 5/16, ..."""
+    found = [1.0]
+    for lag in range(1, bands):
+        found.append(found[-1] * (2 * lag - 1) / (2 * lag))
+    return tuple(found)
+
+
+def inverse_square_root_coefficients(bands: int) -> tuple[float, ...]:
+    """w_1, ..., w_b of 1 - w_1 x - w_2 x^2 - ... = (1 - x)^(1/2): 1/2, 1/8, 1/16, ..."""
+    found = [0.5]
+    for lag in range(2, bands + 1):
+        found.append(found[-1] * (2 * lag - 3) / (2 * lag))
+    return tuple(found)
 
 
 def _column(coefficients: tuple[float, ...], steps: int) -> Column:

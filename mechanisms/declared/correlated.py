@@ -1,4 +1,4 @@
-r"""Correlated noise on a sequence of sums: matrix mechanisms with a Toeplitz strategy, such as banded matrices and BLTs."""
+r"""Correlated noise on a sequence of sums: matrix mechanisms with a Toeplitz strategy: banded matrices, their inverses and BLTs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Literal, Self, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, Strict, model_validator
+from scipy.signal import lfilter
 
 from zetadp.mechanisms.base import LARGEST_SCALE, SMALLEST_SCALE, Adjacency, Assumption, Facts, Number, Positive, Step, Value, is_absent
 from zetadp.mechanisms.declared.base import Declared
@@ -52,13 +53,16 @@ class CorrelatedNoise(Declared):
       steps: n, 1 to 10^6.
       coefficients: c_0, c_1, ... down the first column of C; what is beyond them is 0, or the buffers'. At most 10000.
       buffers: of a BLT, at most 20: then coefficients is c_0 alone.
+      inverse_coefficients: w_1, w_2, ... of a banded inverse, in [0, 1], at most 256: C is c_0 times the inverse of the matrix with 1 on
+        its diagonal and -w_j on the j-th one below. Then coefficients is c_0 alone.
       min_separation: b >= 1; 1 allows every step.
       max_participations: k >= 1.
     Raises:
       ValidationError: neither is the band at most b long, nor do the coefficients fall from c_0 to 0 without rising: for others the exact
         sensitivity isn't known here.
     Sources: Denisov, McMahan, Rush, Smith and Thakurta 2022; Choquette-Choo, Dvijotham, Pillutla, Ganesh, Steinke and Thakurta 2023;
-    Kalinin and Lampert 2024; Dvijotham, McMahan, Pillutla, Steinke and Thakurta 2024. Proof: proofs/declared.md.
+    Kalinin and Lampert 2024; Dvijotham, McMahan, Pillutla, Steinke and Thakurta 2024; Kalinin, McKenna, Upadhyay and Lampert 2025. Proof:
+    proofs/declared.md.
 
     >>> who = {"adjacency": "zero_out", "unit": "record"}
     >>> banded = CorrelatedNoise(std=2.0, l2=1.0, steps=8, coefficients=(1.0, 0.5), min_separation=2, max_participations=4, **who)
@@ -67,13 +71,14 @@ class CorrelatedNoise(Declared):
     """
 
     FACTS: ClassVar[Facts] = Facts(
-        summary="Noise correlated along a sequence of sums: banded Toeplitz matrices and BLTs, without amplification by sampling.",
+        summary="Noise correlated along a sequence of sums: banded Toeplitz matrices, their inverses and BLTs, without amplification.",
         assumptions=(Assumption.AS_DECLARED, Assumption.INDEPENDENT_NOISE),
         sources=(
             "Denisov et al. 2022, arXiv:2202.08312, Theorem 2.1",
             "Choquette-Choo et al. 2023, arXiv:2306.08153",
             "Kalinin and Lampert 2024, arXiv:2405.13763",
             "Dvijotham et al. 2024, arXiv:2404.16706",
+            "Kalinin et al. 2025, arXiv:2505.12128",
         ),
         errata=(),
         proof="declared.md",
@@ -85,13 +90,17 @@ class CorrelatedNoise(Declared):
     steps: Whole
     coefficients: Annotated[tuple[Number, ...], Field(min_length=1, max_length=10_000)]
     buffers: Annotated[tuple[Buffer, ...], Field(max_length=20)] = Field(default=(), exclude_if=is_absent)
+    inverse_coefficients: Annotated[tuple[Share, ...], Field(max_length=256)] = Field(default=(), exclude_if=is_absent)
     min_separation: Whole
     max_participations: Whole
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.buffers and len(self.coefficients) > 1:
-            raise InvalidParameter("coefficients", "c_0 alone where buffers are given", len(self.coefficients))
+        if self.buffers and self.inverse_coefficients:
+            raise InvalidParameter("inverse_coefficients", "absent where buffers are given", len(self.inverse_coefficients))
+        if (self.buffers or self.inverse_coefficients) and len(self.coefficients) > 1:
+            name = "buffers" if self.buffers else "inverse_coefficients"
+            raise InvalidParameter("coefficients", f"c_0 alone where {name} are given", len(self.coefficients))
         first = next(iter(self.coefficients))
         if not SMALLEST_SCALE <= abs(first) <= LARGEST_SCALE:
             raise InvalidParameter("coefficients", "with c_0 other than 0: every step needs noise", first)
@@ -99,7 +108,7 @@ class CorrelatedNoise(Declared):
             raise InvalidParameter(
                 "coefficients",
                 f"at most min_separation = {self.min_separation} of them, or from c_0 > 0 on never rising and never below 0",
-                f"{len(self.coefficients)} coefficients and {len(self.buffers)} buffers",
+                f"{len(self.coefficients)} coefficients, {len(self.buffers)} buffers, {len(self.inverse_coefficients)} of the inverse",
             )
         return self
 
@@ -118,7 +127,7 @@ class CorrelatedNoise(Declared):
 
     @property
     def _is_banded(self) -> bool:
-        return not self.buffers and len(self.coefficients) <= self.min_separation
+        return not self.buffers and not self.inverse_coefficients and len(self.coefficients) <= self.min_separation
 
     @property
     def _falls(self) -> bool:
@@ -127,7 +136,9 @@ class CorrelatedNoise(Declared):
 
     @property
     def _column(self) -> Column:
-        """The first column of C, of shape (steps,)."""
+        """The first column of C, of shape (steps,); of a banded inverse an upper bound on the computed one, which never rises."""
+        if self.inverse_coefficients:
+            return next(iter(self.coefficients)) * _falling_bound(inverse_column(self.inverse_coefficients, self.steps))
         column = np.zeros(self.steps)
         given = self.coefficients[: self.steps]
         column[: len(given)] = given
@@ -146,7 +157,15 @@ class CorrelatedNoise(Declared):
             square = number * math.fsum(float(c) ** 2 for c in self.coefficients)
         else:
             square = float(np.sum(_added(column, b, number) ** 2))
-        return math.sqrt(square) * (1.0 + _ROUNDING)
+        return math.sqrt(square) * (1.0 + _ROUNDING) * (1.0 + self._column_rounding)
+
+    @property
+    def _column_rounding(self) -> float:
+        """How much of the sensitivity the rounding of a banded inverse's column may be: proofs/declared.md, by Young's inequality."""
+        if not self.inverse_coefficients:
+            return 0.0
+        total = float(np.sum(self._column)) / next(iter(self.coefficients))
+        return (len(self.inverse_coefficients) + 2) * total * 2.0**-52
 
     @property
     def noise_scale(self) -> float:
@@ -169,6 +188,31 @@ class CorrelatedNoise(Declared):
             Step(symbol="sens(C)", value=self.matrix_sensitivity, formula=rule, source="proofs/declared.md"),
             Step(symbol="mu", value=self.privacy_loss().mu, formula="l2 sens(C) / std", source="Denisov et al. 2022, Theorem 2.1"),
         )
+
+
+def inverse_column(coefficients: tuple[float, ...], steps: int) -> Column:
+    r"""The first column of the inverse of a banded matrix, (steps,): u_0 = 1, u_t = w_1 u_{t-1} + w_2 u_{t-2} + ...
+
+    >>> inverse_column((0.5, 0.125), 4).tolist()
+    [1.0, 0.5, 0.375, 0.25]
+    """
+    pulse = np.zeros(steps)
+    pulse[0] = 1.0
+    return np.asarray(lfilter([1.0], [1.0, *(-one for one in coefficients)], pulse), dtype=np.float64)
+
+
+def never_rises(column: Column) -> bool:
+    """Whether no entry is above an earlier one by more than rounding."""
+    return bool(np.all(_highest_from(column) <= column * (1.0 + 1e-9) + 1e-300))
+
+
+def _falling_bound(column: Column) -> Column:
+    """The least column above this one that never rises, if they are alike but for rounding; otherwise the column itself."""
+    return _highest_from(column) if never_rises(column) else column
+
+
+def _highest_from(column: Column) -> Column:
+    return np.maximum.accumulate(column[::-1])[::-1]
 
 
 def _added(column: Column, separation: int, number: int) -> Column:

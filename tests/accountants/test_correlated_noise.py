@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -13,14 +14,17 @@ from zetadp.accountants import Composed, Grouped, Release, profile
 from zetadp.accountants.calibration import NoiseScale, calibrate_scale
 from zetadp.mechanisms import Gaussian, Sensitivity
 from zetadp.mechanisms.declared import Buffer, CorrelatedNoise
+from zetadp.mechanisms.declared.correlated import inverse_column
 
 WHO = {"adjacency": "zero_out", "unit": "record"}
 SQUARE_ROOT = tuple(math.comb(2 * t, t) / 4.0**t for t in range(12))  # of the matrix of ones, the best strategy for prefix sums
 
 
-def noise(coefficients, steps, separation, participations, std=1.0, buffers=()):
+def noise(coefficients, steps, separation, participations, std=1.0, buffers=(), inverse=()):
     limits = {"min_separation": separation, "max_participations": participations}
-    return CorrelatedNoise(std=std, l2=1.0, steps=steps, coefficients=coefficients, buffers=buffers, **limits, **WHO)
+    return CorrelatedNoise(
+        std=std, l2=1.0, steps=steps, coefficients=coefficients, buffers=buffers, inverse_coefficients=inverse, **limits, **WHO
+    )
 
 
 def matrix(column):
@@ -72,6 +76,38 @@ def test_a_blts_sensitivity_is_the_largest_of_all_patterns(separation, participa
     assert largest(column, separation, participations) <= found <= largest(column, separation, participations) * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("separation", [1, 3])
+@pytest.mark.parametrize("participations", [1, 3])
+@pytest.mark.parametrize("inverse", [(0.5,), (0.5, 0.125, 0.0625), (0.6, 0.2), (1.0,)])
+def test_the_sensitivity_of_a_banded_matrixs_inverse_is_the_largest_of_all_patterns(separation, participations, inverse):
+    band = np.eye(9) - sum(value * np.eye(9, k=-lag) for lag, value in enumerate(inverse, 1))
+    column = list(2.0 * np.linalg.inv(band)[:, 0])
+    found = noise((2.0,), 9, separation, participations, inverse=inverse).matrix_sensitivity
+    assert largest(column, separation, participations) <= found <= largest(column, separation, participations) * (1 + 1e-9)
+
+
+def test_the_rounding_of_an_inverses_column_is_within_what_is_allowed_for_it():
+    # One band of weight 3/4 has the column (3/4)^t, and the pattern of all steps its prefix sums: 4 (1 - (3/4)^(t + 1)).
+    exact = [4 * (1 - Fraction(3, 4) ** (t + 1)) for t in range(300)]
+    truth = Fraction(noise((1.0,), 300, 1, 300, inverse=(0.75,)).matrix_sensitivity) ** 2 / sum(one * one for one in exact)
+    assert 1 <= truth <= 1 + Fraction(1, 10**11)
+    # An inverse of one band whose column stays at 1 is the matrix of sums.
+    ones = noise((1.0,), 10**5, 10**5, 1, inverse=(1.0,)).matrix_sensitivity
+    assert math.sqrt(10**5) <= ones <= math.sqrt(10**5) * (1 + 1e-9)
+
+
+def test_a_rise_of_an_inverses_column_that_is_rounding_alone_is_none():
+    # With w_2 = w_1 - w_1^2 the second and third entries are equal; here it is a unit of its last place more.
+    inverses = [(first, math.nextafter(first - first * first, 1.0)) for first in (share / 97 for share in range(1, 97))]
+    columns = [inverse_column(inverse, 9) for inverse in inverses]
+    assert any(column[2] > column[1] for column in columns)
+    for inverse, column in zip(inverses, columns, strict=True):
+        found, truth = noise((1.0,), 9, 3, 3, inverse=inverse).matrix_sensitivity, largest(list(column), 3, 3)
+        assert truth <= found <= truth * (1 + 1e-9)
+    with pytest.raises(ValidationError, match="never rising"):
+        noise((1.0,), 9, 3, 3, inverse=(0.5, 0.25 + 1e-8))
+
+
 def test_independent_noise_is_its_own_special_case():
     found = profile(Release(mechanism=noise((1.0,), 100, 10, 10, std=4.0)))
     ten = profile(Release(mechanism=Gaussian(std=4.0 / math.sqrt(10.0), sensitivity=Sensitivity(l2=1.0, **WHO))))
@@ -109,15 +145,19 @@ def test_a_million_steps_have_a_sensitivity():
 
 
 @pytest.mark.parametrize(
-    ("coefficients", "separation", "buffers"),
+    ("coefficients", "separation", "buffers", "inverse"),
     [
-        ((1.0, 0.5, 0.7), 2, ()),
-        ((1.0, -0.5), 1, ()),
-        ((0.0, 0.0), 5, ()),
-        ((1.0, 0.5), 1, (Buffer(weight=0.1, decay=0.5),)),
-        ((0.3,), 5, (Buffer(weight=0.4, decay=0.5),)),
+        ((1.0, 0.5, 0.7), 2, (), ()),
+        ((1.0, -0.5), 1, (), ()),
+        ((0.0, 0.0), 5, (), ()),
+        ((1.0, 0.5), 1, (Buffer(weight=0.1, decay=0.5),), ()),
+        ((0.3,), 5, (Buffer(weight=0.4, decay=0.5),), ()),
+        ((1.0, 0.5), 10, (), (0.5,)),
+        ((-1.0,), 5, (), (0.5,)),
+        ((1.0,), 5, (), (0.25, 0.5)),
+        ((1.0,), 5, (Buffer(weight=0.1, decay=0.5),), (0.5,)),
     ],
 )
-def test_what_isnt_proved_is_refused(coefficients, separation, buffers):
+def test_what_isnt_proved_is_refused(coefficients, separation, buffers, inverse):
     with pytest.raises(ValidationError, match="coefficients"):
-        noise(coefficients, 10, separation, 2, buffers=buffers)
+        noise(coefficients, 10, separation, 2, buffers=buffers, inverse=inverse)

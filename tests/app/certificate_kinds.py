@@ -255,6 +255,7 @@ SETTINGS: dict[str, Document] = {
     "cyclic_patients": PATIENTS | {"sampling": {"kind": "cyclic_poisson", "groups": 4, "seed": 1}},
     "banded": {"sampling": {"kind": "cyclic_poisson", "groups": 3, "seed": 1}, "noise": {"kind": "banded", "bands": 2}},
     "lambda": {"sampling": {"kind": "cyclic_poisson", "groups": 17, "seed": 1}, "noise": {"kind": "lambda_cgd", "decay": 0.5}},
+    "inverse": {"sampling": {"kind": "cyclic_poisson", "groups": 17, "seed": 1}, "noise": {"kind": "banded_inverse", "bands": 3}},
     "large_delta": {"privacy": {"adjacency": "add_remove", "unit": "record", "delta": 0.01, "noise_multiplier": 2.0}},
 }
 """By name, in what each differs from the plain spec of a noisy descent."""

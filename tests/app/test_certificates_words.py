@@ -168,6 +168,16 @@ def test_a_certificate_of_buffered_noise_counts_all_steps_as_one_release(text: T
     assert guarantee.gdp_mu == "0.5000001"
 
 
+def test_a_certificate_of_banded_inverse_noise_counts_all_steps_as_one_release(text: Texts, reading: Readings) -> None:
+    told = text("inverse")
+    assert "Inverse bands: 0.5, 0.125, 0.0625, all times 0.4" in told
+    assert "on all of the data; all 40 noisy sums together count as this one" in told
+    assert "no benefit of sampling is claimed" in told
+    assert "the rounding of every operation, in all steps, is within the sensitivity" in told
+    assert "banded_sums.md" in reading("inverse").proofs
+    assert reading("inverse").certificate.guarantee == reading("lambda").certificate.guarantee
+
+
 def test_a_declared_number_is_called_so_and_nothing_counts_the_units(issued: Issued, text: Texts, reading: Readings) -> None:
     assert "Data: 1000 units (record) by a number that was declared without counting them." in text("declared")
     patients = "64 units (patient) by a number that was declared without counting them, of which at most"

@@ -3,6 +3,7 @@ r"""Runs with every sampling of a plan: what the loop drew is what the event say
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from zetadp.trainer.data import data_set_facts
 from zetadp.trainer.engine import load_checkpoint
 from zetadp.trainer.engine.gradients.sampling import SiteSampler
 from zetadp.trainer.engine.noise.bands import BandedSums
+from zetadp.trainer.engine.noise.inverse_bands import InverseBandedSums
 from zetadp.trainer.engine.requests import request_digest
 from zetadp.trainer.errors import TrainingStopped
 from zetadp.trainer.specs.report import CheckpointWritten, TrainingEvent
@@ -42,6 +44,7 @@ from zetadp.trainer.specs.sampling import (
     Sampling,
     TruncatedPoissonSampling,
 )
+from zetadp.trainer.specs.strategy import BandedInverseStrategy
 
 RUNTIME = RuntimeSpec(microbatch_size=16, checkpoint_seconds=0.0, threads=1)
 UNITS = 710
@@ -174,25 +177,26 @@ def test_a_resumed_run_releases_nothing_more_in_the_epoch_that_it_interrupted(
 # Banded noise
 
 BANDED = {"kind": "banded", "bands": 3}
+INVERSE = {"kind": "banded_inverse", "bands": 3}
 
 
 class _Encoded:
     """What the loop gave to bands, step by step, and what noise was added to."""
 
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch, sums: type[BandedSums | InverseBandedSums] = BandedSums) -> None:
         self.steps: list[int] = []
         self.totals: list[Tensor] = []
         self.rows: list[Tensor] = []
-        original = BandedSums.encoded
+        original: Callable[[Any, int, Tensor], Tensor] = sums.encoded
 
-        def encoded(banded: BandedSums, step: int, total: Tensor) -> Tensor:
+        def encoded(banded: BandedSums | InverseBandedSums, step: int, total: Tensor) -> Tensor:
             row = original(banded, step, total)
             self.steps.append(step)
             self.totals.append(total.clone())
             self.rows.append(row.clone())
             return row
 
-        patch.setattr(BandedSums, "encoded", encoded)
+        patch.setattr(sums, "encoded", encoded)
 
 
 @pytest.mark.parametrize("numbers", thinned(["complex", "real_pairs"], every=2))
@@ -242,7 +246,24 @@ def test_a_resumed_run_begins_an_empty_band_and_a_checkpoint_holds_no_sum(
     assert names == {"parameters", "optimizer"}
 
 
-@pytest.mark.parametrize("noise", [BANDED, {"kind": "lambda_cgd", "decay": 0.8}], ids=["banded", "buffered"])
+def test_a_resumed_run_begins_a_banded_inverse_anew_and_a_checkpoint_holds_no_sum(
+    spec_json: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, seen = _spec(spec_json, "cyclic", noise=INVERSE), _Encoded(monkeypatch, InverseBandedSums)
+    _run_in_two(spec, tmp_path, 5)
+    assert seen.steps == list(range(1, STEPS + 1))
+    plan = spec.plan()
+    assert isinstance(plan.strategy, BandedInverseStrategy)
+    assert isinstance(plan.mechanism, ComplexGaussian)
+    first, second = (InverseBandedSums(plan.strategy, plan.mechanism, len(seen.totals[0]), STEPS) for _ in range(2))
+    assert [torch.equal(first.encoded(step, seen.totals[step - 1]), seen.rows[step - 1]) for step in range(1, 6)] == [True] * 5
+    assert [torch.equal(second.encoded(step, seen.totals[step - 1]), seen.rows[step - 1]) for step in range(6, 13)] == [True] * 7
+    with safe_open(tmp_path / "checkpoint.safetensors", framework="pt") as file:
+        names = {name.split(".")[0] for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    assert names == {"parameters", "optimizer"}
+
+
+@pytest.mark.parametrize("noise", [BANDED, {"kind": "lambda_cgd", "decay": 0.8}, INVERSE], ids=["banded", "buffered", "inverse"])
 def test_correlated_noise_that_is_too_large_for_the_network_is_refused_before_anything_begins(
     noise: dict[str, Any], spec_json: dict[str, Any], tmp_path: Path
 ) -> None:

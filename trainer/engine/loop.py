@@ -27,6 +27,7 @@ from zetadp.trainer.engine.gradients.spectral_vector import Spectra
 from zetadp.trainer.engine.noise import releasing
 from zetadp.trainer.engine.noise.bands import BandedSums
 from zetadp.trainer.engine.noise.buffers import BufferedSums
+from zetadp.trainer.engine.noise.inverse_bands import InverseBandedSums
 from zetadp.trainer.engine.noise.noise_watch import NoiseWatch
 from zetadp.trainer.engine.noise.randomness import Randomness
 from zetadp.trainer.engine.noise.releasing import Clipped
@@ -35,7 +36,7 @@ from zetadp.trainer.engine.team.interface import Team
 from zetadp.trainer.engine.torch_seed import torch_seeded
 from zetadp.trainer.layers.flat_parameters import ParameterLayout
 from zetadp.trainer.specs.execution_plan import AdaptiveClipping, ExecutionPlan
-from zetadp.trainer.specs.strategy import BandedStrategy, BufferedStrategy
+from zetadp.trainer.specs.strategy import BandedInverseStrategy, BandedStrategy, BufferedStrategy
 
 OptimizerStep = Callable[[dict[str, Tensor], Tensor, Tensor, int], tuple[Tensor, dict[str, Tensor]]]
 """State, parameters, released gradient, step -> new parameters and state."""
@@ -151,7 +152,7 @@ class PrivateLoop:
         return SampleWatch(self.plan.sampling, numbers + canaries)
 
     @cached_property
-    def _correlated(self) -> BandedSums | BufferedSums | None:
+    def _correlated(self) -> BandedSums | BufferedSums | InverseBandedSums | None:
         strategy, mechanism = self.plan.strategy, self.plan.mechanism
         if strategy is None:
             return None
@@ -163,6 +164,8 @@ class PrivateLoop:
                 return BandedSums(strategy, mechanism, numbers)
             case BufferedStrategy():
                 return BufferedSums(strategy, mechanism, numbers, self.plan.steps)
+            case BandedInverseStrategy():
+                return InverseBandedSums(strategy, mechanism, numbers, self.plan.steps)
 
     @cached_property
     def _may_be_held(self) -> bool:

@@ -3,6 +3,7 @@ r"""Noise that is correlated along the steps: the plan's strategy matrix, and wh
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from fractions import Fraction
 from itertools import pairwise
 from typing import Annotated, Literal, Self, final
@@ -11,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, Strict, model_validator
 
-from zetadp.mechanisms.base import Adjacency, NonNegative, OpenProbability, Positive, Value
-from zetadp.mechanisms.declared.correlated import Buffer, CorrelatedNoise
+from zetadp.mechanisms.analysis.banded import inverse_square_root_coefficients, square_root_coefficients
+from zetadp.mechanisms.base import Adjacency, NonNegative, OpenProbability, Value, is_absent
+from zetadp.mechanisms.declared.correlated import Buffer, CorrelatedNoise, inverse_column, never_rises
 from zetadp.mechanisms.errors import InvalidParameter
 
 LARGEST_BAND = 64
@@ -25,9 +27,12 @@ LONGEST = 2048
 """Steps over which the noise of gradients is followed."""
 
 WEIGHT_BITS = 20
-"""The weight of a buffered strategy is a multiple of 2^-20."""
+"""The weight of a buffered or banded inverse strategy is a multiple of 2^-20."""
 
 Buffers = Annotated[tuple[Buffer, ...], Field(min_length=1, max_length=4)]
+
+Weight = Annotated[float, Strict(), Field(ge=0.0, le=1.0, allow_inf_nan=False)]
+InverseCoefficients = Annotated[tuple[Weight, ...], Field(min_length=1, max_length=LARGEST_BAND)]
 
 Coefficients = Annotated[tuple[NonNegative, ...], Field(min_length=2, max_length=LARGEST_BAND)]
 
@@ -83,24 +88,26 @@ class BandedStrategy(Value):
         return _gradient_noise(np.array(self.coefficients), steps)
 
 
-@final
-class BufferedStrategy(Value):
-    r"""Step t releases c_0 (x_t + sum_i w_i s_i(t)) + z_t, with buffers s_i(t) = d_i s_i(t - 1) + x_{t - 1}: a BLT.
+class WholeRunStrategy(Value, ABC):
+    r"""Step t releases c_0 (C x)_t + z_t, and rows of different turns overlap: all steps together are one release of the mechanism.
 
-    One buffer with w = d = lambda is DP-lambda-CGD: the gradient that follows is x_t with the noise (z_t - lambda z_{t - 1}) / c_0. Units
-    may be in every turn of their groups, and no benefit of sampling is claimed: all steps together are one release of the mechanism, since
-    c_0 makes the strategy's sensitivity at most 1 for units whose turns are as far apart as there are groups. Proof:
-    mechanisms/proofs/banded_sums.md, 5.
+    Units may be in every turn of their groups, and no benefit of sampling is claimed: c_0 makes the strategy's sensitivity at most 1 for
+    units whose turns are as far apart as there are groups. C is 1 on its diagonal; none of its columns is negative, and none rises.
 
     Attributes:
       weight: c_0, a multiple of 2^-20 in (0, 1].
-      buffers: w_i and d_i, at most 4; weights add up to at most 1, so that the matrix's columns fall.
-    Sources: Dvijotham, McMahan, Pillutla, Steinke and Thakurta 2024, arXiv:2404.16706 (BLTs).
     """
 
-    kind: Literal["buffered_toeplitz"] = "buffered_toeplitz"
     weight: Annotated[float, Strict(), Field(gt=0.0, le=1.0, allow_inf_nan=False)]
-    buffers: Buffers
+
+    @property
+    @abstractmethod
+    def _matrix(self) -> tuple[tuple[Buffer, ...], tuple[float, ...]]:
+        """C, as a declared mechanism has it: its buffers, or the coefficients of its inverse."""
+
+    @abstractmethod
+    def gradient_noise(self, steps: int) -> float:
+        """As for bands."""
 
     @property
     def least_groups(self) -> int:
@@ -112,37 +119,110 @@ class BufferedStrategy(Value):
         return True
 
     def sensitivity(self, steps: int, groups: int) -> float:
-        """The strategy's, without c_0, for turns of every ``groups``-th of so many steps; rounded up."""
-        turns = -(-steps // groups)
+        """The strategy's, without c_0, for turns of every ``groups``-th of so many steps; rounded up. Raises where a column rises."""
+        buffers, inverse = self._matrix
         declared = CorrelatedNoise(
             std=1.0,
             l2=1.0,
             steps=steps,
             coefficients=(1.0,),
-            buffers=self.buffers,
+            buffers=buffers,
+            inverse_coefficients=inverse,
             min_separation=groups,
-            max_participations=turns,
+            max_participations=-(-steps // groups),
             adjacency=Adjacency.ZERO_OUT,
             unit="record",
         )
         return declared.matrix_sensitivity
 
-    def gradient_noise(self, steps: int) -> float:
-        """As for bands."""
-        lags = np.arange(min(steps, LONGEST) - 1, dtype=np.float64)
-        later = sum((one.weight * np.power(one.decay, lags) for one in self.buffers), np.zeros(len(lags)))
-        return _gradient_noise(self.weight * np.concatenate(([1.0], later)), steps)
-
     def check(self, steps: int, groups: int) -> None:
-        """Raises InvalidParameter if the weight is too large, or the buffers' columns rise."""
+        """Raises InvalidParameter if the weight is too large, or columns rise."""
         if not (self.weight * 2.0**WEIGHT_BITS).is_integer():
             raise InvalidParameter("strategy.weight", "a multiple of 2^-20", self.weight)
         if Fraction(self.weight) * Fraction(self.sensitivity(steps, groups)) > 1:
             expected = f"at most 1 over the strategy's sensitivity for {steps} steps and {groups} groups"
             raise InvalidParameter("strategy.weight", expected, self.weight)
 
+    @classmethod
+    def largest_weight(cls, sensitivity: float) -> float:
+        """Rounded down by far more than machines' sums may differ by."""
+        return math.floor(2**WEIGHT_BITS / sensitivity) / 2**WEIGHT_BITS
 
-Strategy = BandedStrategy | BufferedStrategy
+
+@final
+class BufferedStrategy(WholeRunStrategy):
+    r"""Step t releases c_0 (x_t + sum_i w_i s_i(t)) + z_t, with buffers s_i(t) = d_i s_i(t - 1) + x_{t - 1}: a BLT.
+
+    One buffer with w = d = lambda is DP-lambda-CGD: the gradient that follows is x_t with the noise (z_t - lambda z_{t - 1}) / c_0. Proof:
+    mechanisms/proofs/banded_sums.md, 5.
+
+    Attributes:
+      buffers: w_i and d_i, at most 4; weights add up to at most 1, so that the matrix's columns fall.
+      (others): as in ``WholeRunStrategy``.
+    Sources: Dvijotham, McMahan, Pillutla, Steinke and Thakurta 2024, arXiv:2404.16706 (BLTs).
+    """
+
+    kind: Literal["buffered_toeplitz"] = "buffered_toeplitz"
+    buffers: Buffers
+
+    @property
+    def _matrix(self) -> tuple[tuple[Buffer, ...], tuple[float, ...]]:
+        return self.buffers, ()
+
+    def gradient_noise(self, steps: int) -> float:
+        lags = np.arange(min(steps, LONGEST) - 1, dtype=np.float64)
+        later = sum((one.weight * np.power(one.decay, lags) for one in self.buffers), np.zeros(len(lags)))
+        return _gradient_noise(self.weight * np.concatenate(([1.0], later)), steps)
+
+
+@final
+class BandedInverseStrategy(WholeRunStrategy):
+    r"""Step t releases c_0 u_t + z_t, with u_t = x_t + w_1 u_{t - 1} + ... + w_b u_{t - b}: C^-1 is a band (BandInvMF).
+
+    The gradient that follows is x_t with the noise (z_t - w_1 z_{t - 1} - ... - w_b z_{t - b}) / c_0. Proof:
+    mechanisms/proofs/banded_sums.md, 6.
+
+    Attributes:
+      coefficients: w_1, ..., w_b, at most 64, in [0, 1]; they add up to at most 1.
+      (others): as in ``WholeRunStrategy``.
+    Raises:
+      ValidationError: coefficients that add up to more than 1, in exact arithmetic.
+    Sources: Kalinin, McKenna, Upadhyay and Lampert 2025, arXiv:2505.12128.
+    """
+
+    kind: Literal["banded_inverse_toeplitz"] = "banded_inverse_toeplitz"
+    coefficients: InverseCoefficients
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        _check_sum(self.coefficients, "strategy.coefficients")
+        return self
+
+    @property
+    def bands(self) -> int:
+        """Earlier steps whose noise is taken back: b."""
+        return len(self.coefficients)
+
+    @property
+    def _matrix(self) -> tuple[tuple[Buffer, ...], tuple[float, ...]]:
+        return (), self.coefficients
+
+    def sensitivity(self, steps: int, groups: int) -> float:
+        # The declared mechanism refuses these too, but in words of its own.
+        if not never_rises(inverse_column(self.coefficients, steps)):
+            expected = f"such that no column of the strategy matrix rises within {steps} steps"
+            raise InvalidParameter("coefficients", expected, list(self.coefficients))
+        return super().sensitivity(steps, groups)
+
+    def gradient_noise(self, steps: int) -> float:
+        return math.hypot(1.0, *self.coefficients[: steps - 1]) / self.weight
+
+    def column_sum(self, steps: int) -> float:
+        """Of C's first column, rounded up: how much errors of one size in every step may add up to."""
+        return float(np.sum(inverse_column(self.coefficients, steps))) * (1.0 + 1e-6)
+
+
+Strategy = BandedStrategy | BufferedStrategy | BandedInverseStrategy
 AnyStrategy = Annotated[Strategy, Field(discriminator="kind")]
 
 
@@ -229,20 +309,47 @@ class LambdaNoise(Value):
         return _buffered((Buffer(weight=self.decay, decay=self.decay),), steps, groups)
 
 
-AnyNoise = Annotated[IndependentNoise | BandedNoise | GivenBands | BufferedNoise | LambdaNoise, Field(discriminator="kind")]
+@final
+class BandedInverseNoise(Value):
+    r"""A strategy whose inverse is banded (BandInvMF): see ``BandedInverseStrategy``. Takes 2 b more vectors of the network's size.
+
+    Attributes:
+      bands: b, how many earlier steps' noise is taken back, 1 to 64: with the coefficients of (1 - x)^(1/2), the inverse of the square root
+        of the matrix of sums, 1/2, 1/8, 1/16, ...; None with coefficients of one's own.
+      coefficients: w_1, ..., w_b; None for those.
+    Raises:
+      ValidationError: both, or neither; coefficients that add up to more than 1.
+    Sources: Kalinin, McKenna, Upadhyay and Lampert 2025, arXiv:2505.12128.
+    """
+
+    kind: Literal["banded_inverse"] = "banded_inverse"
+    bands: Annotated[int, Strict(), Field(ge=1, le=LARGEST_BAND)] | None = Field(default=None, exclude_if=is_absent)
+    coefficients: InverseCoefficients | None = Field(default=None, exclude_if=is_absent)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.bands is None) == (self.coefficients is None):
+            raise InvalidParameter("noise", "with exactly one of bands and coefficients", [self.bands, self.coefficients])
+        if self.coefficients is not None:
+            _check_sum(self.coefficients, "noise.coefficients")
+        return self
+
+    def planned(self, steps: int, groups: int) -> BandedInverseStrategy:
+        """What the plan of so many steps and groups carries."""
+        bands = self.bands or LARGEST_BAND
+        coefficients = inverse_square_root_coefficients(bands) if self.coefficients is None else self.coefficients
+        whole = BandedInverseStrategy(weight=1.0, coefficients=coefficients).sensitivity(steps, groups)
+        return BandedInverseStrategy(weight=WholeRunStrategy.largest_weight(whole), coefficients=coefficients)
+
+
+AnyNoise = Annotated[
+    IndependentNoise | BandedNoise | GivenBands | BufferedNoise | LambdaNoise | BandedInverseNoise, Field(discriminator="kind")
+]
 
 
 def is_independent(noise: object) -> bool:
     """Whether it is the noise of most runs, which JSON leaves out."""
     return isinstance(noise, IndependentNoise)
-
-
-def square_root_coefficients(bands: int) -> tuple[Positive, ...]:
-    """The first ``bands`` coefficients of (1 - x)^(-1/2), whose square is the matrix of prefix sums: 1, 1/2, 3/8, 5/16, ..."""
-    found = [1.0]
-    for lag in range(1, bands):
-        found.append(found[-1] * (2 * lag - 1) / (2 * lag))
-    return tuple(found)
 
 
 def _of_norm_one(coefficients: tuple[float, ...]) -> tuple[float, ...]:
@@ -267,10 +374,14 @@ def _gradient_noise(column: NDArray[np.float64], steps: int) -> float:
 
 def _buffered(buffers: tuple[Buffer, ...], steps: int, groups: int) -> BufferedStrategy:
     whole = BufferedStrategy(weight=1.0, buffers=buffers).sensitivity(steps, groups)
-    # Rounded down by far more than machines' sums may differ by.
-    return BufferedStrategy(weight=math.floor(2**WEIGHT_BITS / whole) / 2**WEIGHT_BITS, buffers=buffers)
+    return BufferedStrategy(weight=WholeRunStrategy.largest_weight(whole), buffers=buffers)
 
 
 def _check_falling(coefficients: tuple[float, ...]) -> None:
     if not 0.0 < coefficients[0] <= 1e100 or any(later > before for before, later in pairwise(coefficients)):
         raise InvalidParameter("coefficients", "c_0 > 0 and none above the one before", list(coefficients))
+
+
+def _check_sum(coefficients: tuple[float, ...], name: str) -> None:
+    if sum(map(Fraction, coefficients)) > 1:
+        raise InvalidParameter(name, "numbers that add up to at most 1", list(coefficients))

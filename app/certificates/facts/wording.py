@@ -92,18 +92,21 @@ SUMMED = (
 
 _FOLLOW = "training computes its gradients from these releases, so that their noise is correlated from step to step"
 
+_ALL_TURNS = (
+    "every released sum is a weighted sum of all earlier steps' sums plus noise of its own; the weights are such that a {unit}, "
+    "whatever it adds in all of its turns, moves all releases together by at most the stated sensitivity; no benefit of sampling is "
+    "claimed; "
+    f"{_FOLLOW}"
+)
+
 CORRELATED = {
     "banded_toeplitz": (
         "every released sum is a weighted sum of the last steps' sums plus noise of its own, so that what a {unit} adds in its turn shows "
         "in as many releases as there are bands; the squares of the weights add up to at most 1, and these releases together count as one "
         f"with the stated noise; {_FOLLOW}"
     ),
-    "buffered_toeplitz": (
-        "every released sum is a weighted sum of all earlier steps' sums plus noise of its own; the weights are such that a {unit}, "
-        "whatever it adds in all of its turns, moves all releases together by at most the stated sensitivity; no benefit of sampling is "
-        "claimed; "
-        f"{_FOLLOW}"
-    ),
+    "buffered_toeplitz": _ALL_TURNS,
+    "banded_inverse_toeplitz": _ALL_TURNS,
 }
 """What a plan's strategy, by its kind, does with noise."""
 
@@ -243,7 +246,11 @@ ArithmeticName = Literal[
     "unclaimed",
 ]
 
-CORRELATED_SUMS: dict[str, ArithmeticName] = {"banded_toeplitz": "banded_sums", "buffered_toeplitz": "buffered_sums"}
+CORRELATED_SUMS: dict[str, ArithmeticName] = {
+    "banded_toeplitz": "banded_sums",
+    "buffered_toeplitz": "buffered_sums",
+    "banded_inverse_toeplitz": "buffered_sums",
+}
 """How a plan's strategy, by its kind, computed its weighted sums."""
 
 _ON_GRID = "steps of 2^-32 of its scale, with no tail cut off; the value was rounded to such steps within its sensitivity (grid_noise.md)"

@@ -52,6 +52,12 @@ _FIELDS = {
     ),
     "steps": Words("Steps", "", "In one run. A whole number."),
     "coefficients": Words("Matrix's first column", "", "Of C. From the diagonal down; 0 beyond them. Separated by commas."),
+    "inverse_coefficients": Words(
+        "Inverse's coefficients",
+        "",
+        "w_1, w_2, ... where C is the first number above times the inverse of a banded matrix: 1 on its diagonal, -w_1, -w_2, ... below. "
+        "Separated by commas; nothing for others.",
+    ),
     "min_separation": Words(
         "Minimum separation", "steps", "The least distance between two steps that one unit takes part in. 1 if a unit may be in every step."
     ),

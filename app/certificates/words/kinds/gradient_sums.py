@@ -16,7 +16,7 @@ from zetadp.app.certificates.words.kinds.projection import projection_lines
 from zetadp.app.certificates.words.releases import NOISE, release_phrase, releases_of
 from zetadp.trainer.specs.execution_plan import AdaptiveClipping, Clipping, ExecutionPlan, LayerBoundsClipping
 from zetadp.trainer.specs.sampling import CyclicPoissonSampling, FederatedSampling, RandomAllocation
-from zetadp.trainer.specs.strategy import BandedStrategy, Strategy
+from zetadp.trainer.specs.strategy import BandedInverseStrategy, BandedStrategy, Strategy
 
 
 @final
@@ -127,6 +127,8 @@ def _turns(plan: ExecutionPlan, released: int) -> Iterator[str]:
 def _strategy(strategy: Strategy) -> str:
     if isinstance(strategy, BandedStrategy):
         return f"Bands: {strategy.bands}, with weights {', '.join(map(exact, strategy.coefficients))}."
+    if isinstance(strategy, BandedInverseStrategy):
+        return f"Inverse bands: {', '.join(map(exact, strategy.coefficients))}, all times {exact(strategy.weight)}."
     buffers = ", ".join(f"{exact(one.weight)} decaying by {exact(one.decay)}" for one in strategy.buffers)
     return f"Buffers: weights {buffers}, all times {exact(strategy.weight)}."
 
