@@ -3,6 +3,7 @@ r"""Runs with every sampling of a plan: what the loop drew is what the event say
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from tests.selection import thinned
+from zetadp.accountants import profile
 from zetadp.accountants.events import (
     Event,
     FixedSizeSampled,
@@ -119,6 +121,28 @@ def test_the_loop_draws_what_the_event_says(name: str, spec_json: dict[str, Any]
         case _:
             assert max(turns) == 4
             assert max(_turns(seen.samples[:3])) == 1
+
+
+@pytest.mark.parametrize("declared", [None, 700])
+def test_groups_that_take_part_as_a_whole_are_a_minimum_separation_without_amplification(
+    declared: int | None, spec_json: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lot, seen = (declared or UNITS) // 10, _Seen()
+    cyclic = {"kind": "cyclic_poisson", "groups": 10, "seed": 2}
+    spec = _spec(spec_json, "cyclic", sampling=cyclic, expected_batch_size=lot, declared_units=declared, steps=25)
+    seen.watch(monkeypatch)
+    plan = spec.plan()
+    report = load_train(spec)(spec, plan, RUNTIME, tmp_path, report=lambda _event: None, should_stop=lambda: False)
+    release = Release(mechanism=plan.mechanism)
+    assert report.event == plan.event == Repeated(count=3, event=PoissonSampled(probability=1.0, event=release))
+    # Nothing is left to chance: every unit is in each of its group's turns, also in the next passes, and in no other step.
+    first = [set(sample) for sample in seen.samples[:10]]
+    assert sorted(unit for sample in first for unit in sample) == list(range(UNITS))
+    assert [set(sample) for sample in seen.samples] == [first[step % 10] for step in range(25)]
+    # The price of three whole releases, the most that a unit is in.
+    multiplier = plan.mechanism.noise_scale / plan.clipping.bound
+    assert profile(report.event).gdp_mu == pytest.approx(math.sqrt(3.0) / multiplier, rel=1e-12)
+    assert [one.status for one in (report.noise_test, report.sample_test) if one is not None] == ["consistent", "consistent"]
 
 
 @pytest.mark.parametrize("name", SAMPLERS)

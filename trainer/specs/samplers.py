@@ -85,6 +85,9 @@ class RandomAllocationSampler(Sampler):
 class CyclicPoissonSampler(Sampler):
     r"""Groups of units take turns, each with a Poisson sample of its own.
 
+    A unit's turns are at least b steps apart: a minimum separation of b. With expected_batch_size = N / b every unit takes part in all of
+    them, which is public, and nothing is amplified.
+
     Attributes:
       groups: b; each group has a turn in every b-th step.
       seed: public; with a unit's key it decides the unit's group.
