@@ -3,6 +3,7 @@ r"""Banded Toeplitz strategies for sums of noisy gradients: the size of the sums
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +69,17 @@ def inverse_square_root_coefficients(bands: int) -> tuple[float, ...]:
     for lag in range(2, bands + 1):
         found.append(found[-1] * (2 * lag - 3) / (2 * lag))
     return tuple(found)
+
+
+def multiples_of_norm_one(coefficients: tuple[float, ...], bits: int) -> tuple[float, ...]:
+    """The multiples of 2^-bits next to the coefficients in the largest unit, to 2^-30 of it, in which their squares add up to at most 1."""
+    scale = 2**bits
+    lower, upper = Fraction(0), Fraction(1) / Fraction(coefficients[0])
+    for _ in range(30):
+        middle = (lower + upper) / 2
+        whole = [round(scale * middle * Fraction(one)) for one in coefficients]
+        lower, upper = (middle, upper) if sum(one * one for one in whole) <= scale * scale else (lower, middle)
+    return tuple(round(scale * lower * Fraction(one)) / scale for one in coefficients)
 
 
 def _column(coefficients: tuple[float, ...], steps: int) -> Column:

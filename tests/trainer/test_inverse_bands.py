@@ -213,7 +213,12 @@ def test_the_whole_run_is_one_release_without_amplification() -> None:
         (_cyclic(GROUPS - 1), ROOT, {}, "weight must be at most 1 over the strategy's sensitivity for 12 steps and 3 groups"),
         (_cyclic(GROUPS), ROOT, {"steps": STEPS + GROUPS}, "for 16 steps and 4 groups"),
         (_cyclic(GROUPS), BandedInverseStrategy(weight=0.1, coefficients=ROOT.coefficients), {}, "a multiple of 2\\^-20"),
-        (_cyclic(GROUPS), BandedInverseStrategy(weight=0.125, coefficients=(0.25, 0.5)), {}, "coefficients must be such that no column"),
+        (
+            _cyclic(GROUPS),
+            BandedInverseStrategy(weight=0.125, coefficients=(0.25, 0.5)),
+            {},
+            "strategy.coefficients must be such that no column",
+        ),
         (_cyclic(GROUPS), ROOT, {"mechanism": ComplexGaussian(std=1.0, correlation=0.3, sensitivity=SENSITIVITY)}, "for correlated noise"),
     ],
 )
@@ -227,7 +232,9 @@ def test_plans_for_which_nothing_is_proved_are_refused(
 def test_a_column_that_rises_late_is_refused_for_long_runs_alone() -> None:
     noise = BandedInverseNoise(coefficients=(0.5, 0.0, 0.3))
     assert noise.planned(3, 1).weight > 0.0
-    with pytest.raises(InvalidParameter, match="coefficients must be such that no column of the strategy matrix rises within 4 steps"):
+    with pytest.raises(
+        InvalidParameter, match=r"noise\.coefficients must be such that no column of the strategy matrix rises within 4 steps"
+    ):
         noise.planned(4, 1)
 
 

@@ -331,7 +331,7 @@ def _check_strategy(strategy: Strategy, sampling: Sampling, mechanism: AnyMechan
     least = strategy.least_groups
     if not isinstance(sampling, CyclicPoissonSampling) or sampling.groups < least:
         got = f"{sampling.kind} with {sampling.groups} groups" if isinstance(sampling, CyclicPoissonSampling) else sampling.kind
-        raise InvalidParameter("sampling", f"cyclic_poisson with at least {least} groups (the minimum separation of turns)", got)
+        raise InvalidParameter("sampling", f"of a minimum separation, cyclic_poisson with at least {least} groups", got)
     strategy.check(steps, sampling.groups)
     if not _is_circular(mechanism):
         raise InvalidParameter("mechanism", "gaussian, or circular complex_gaussian, for correlated noise", mechanism.kind)

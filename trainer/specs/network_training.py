@@ -36,7 +36,7 @@ from zetadp.trainer.specs.plan_base import Plan
 from zetadp.trainer.specs.plans import AnyPlan
 from zetadp.trainer.specs.projection import SpectralProjection
 from zetadp.trainer.specs.report import HeldOut
-from zetadp.trainer.specs.samplers import AnySampler, OnePlaceSampling, PoissonSampler, is_poisson
+from zetadp.trainer.specs.samplers import AnySampler, OnePlaceSampling, PoissonSampler, check_turns, is_poisson
 from zetadp.trainer.specs.sampling import CyclicPoissonSampling, FederatedSampling
 from zetadp.trainer.specs.strategy import AnyNoise, IndependentNoise, Strategy, is_independent
 from zetadp.trainer.specs.units import check_split, check_split_rule, check_unit
@@ -141,6 +141,11 @@ class SampledTraining(TrainingSpec, ABC):
 
     def planned_sampling(self, units: int, *, is_declared: bool) -> OnePlaceSampling | FederatedSampling:
         """How a step's sample is drawn from this many units. Raises InvalidParameter if it can't be."""
+        self._check_audit()
+        return self.sampling.planned(units, self.expected_batch_size, self.privacy.adjacency, is_declared=is_declared)
+
+    def _check_audit(self) -> None:
+        """Raises InvalidParameter for an audit that sampling or noise leave no room for."""
         if self.audit is not None and self.sampling.kind == "truncated_poisson":
             raise InvalidParameter("audit", "absent with truncated_poisson samples, which canaries would crowd", self.audit.canaries)
         if self.audit is not None and self.audit.kind == "marks":
@@ -148,7 +153,6 @@ class SampledTraining(TrainingSpec, ABC):
                 raise InvalidParameter("audit", "canaries with samples of a fixed size, which marks would crowd", self.audit.kind)
             if self.noise.kind != "independent":
                 raise InvalidParameter("audit", "canaries with correlated noise", self.audit.kind)
-        return self.sampling.planned(units, self.expected_batch_size, self.privacy.adjacency, is_declared=is_declared)
 
     @abstractmethod
     def planned_clipping(self, facts: DataSetFacts) -> Clipping:
@@ -211,6 +215,11 @@ class SampledTraining(TrainingSpec, ABC):
         super().check_request()
         check_unit(self.privacy.unit, self.records_per_user, self.data, "privacy.unit")
         check_split_rule(self.data.split_rule(), self.privacy.adjacency)
+        self._check_audit()
+        self.sampling.check(self.expected_batch_size)
+        check_turns(self.noise, self.sampling, self.steps)
+        if self.declared_units is not None:
+            _ = self.planned_sampling(self.declared_units, is_declared=True)
 
     def check_fits(self, facts: DataSetFacts) -> None:
         self.check_network(facts)

@@ -18,12 +18,17 @@ from zetadp.trainer.specs.sampling import (
     RandomAllocation,
     TruncatedPoissonSampling,
 )
+from zetadp.trainer.specs.strategy import AnyNoise
 
 OnePlaceSampling: TypeAlias = PoissonSampling | TruncatedPoissonSampling | FixedSizeSampling | RandomAllocation | CyclicPoissonSampling
 
 
 class Sampler(Value, ABC):
     """What a spec asks for; the plan's sampling follows from it and from the number of units."""
+
+    def check(self, expected_batch_size: int) -> None:
+        """Raises InvalidParameter if it fits no number of units."""
+        del expected_batch_size
 
     @abstractmethod
     def planned(self, units: int, expected_batch_size: int, adjacency: Adjacency, *, is_declared: bool) -> OnePlaceSampling:
@@ -47,6 +52,11 @@ class TruncatedPoissonSampler(Sampler):
 
     kind: Literal["truncated_poisson"] = "truncated_poisson"
     largest_batch: Count
+
+    def check(self, expected_batch_size: int) -> None:
+        if self.largest_batch < expected_batch_size:
+            expected = f">= the {expected_batch_size} units expected in a sample"
+            raise InvalidParameter("sampling.largest_batch", expected, self.largest_batch)
 
     def planned(self, units: int, expected_batch_size: int, adjacency: Adjacency, *, is_declared: bool) -> TruncatedPoissonSampling:
         _refuse_declared(self.kind, units, is_declared=is_declared)
@@ -113,6 +123,19 @@ AnySampler = Annotated[
 def is_poisson(sampler: object) -> bool:
     """Whether it is the sampler of most runs, which JSON leaves out."""
     return isinstance(sampler, PoissonSampler)
+
+
+def check_turns(noise: AnyNoise, sampler: AnySampler, steps: int) -> None:
+    """Raises InvalidParameter if the sampler leaves a unit's turns too close together for the noise, before anything is known of data."""
+    groups = sampler.groups if isinstance(sampler, CyclicPoissonSampler) else 1
+    strategy = noise.planned(steps, groups)
+    if strategy is None:
+        return
+    if not isinstance(sampler, CyclicPoissonSampler):
+        least = f"cyclic_poisson samples of at least {strategy.least_groups} groups, the minimum separation of a unit's turns"
+        raise InvalidParameter("noise", f"independent with {sampler.kind} samples (correlated noise needs {least})", noise.kind)
+    if groups < strategy.least_groups:
+        raise InvalidParameter("sampling.groups", f">= {strategy.least_groups}, the noise's bands", groups)
 
 
 def _refuse_declared(kind: str, units: int, *, is_declared: bool) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, Strict, model_validator
 
-from zetadp.mechanisms.analysis.banded import inverse_square_root_coefficients, square_root_coefficients
+from zetadp.mechanisms.analysis.banded import inverse_square_root_coefficients, multiples_of_norm_one, square_root_coefficients
 from zetadp.mechanisms.base import Adjacency, NonNegative, OpenProbability, Value, is_absent
 from zetadp.mechanisms.declared.correlated import Buffer, CorrelatedNoise, inverse_column, never_rises
 from zetadp.mechanisms.errors import InvalidParameter
@@ -165,6 +165,11 @@ class BufferedStrategy(WholeRunStrategy):
     kind: Literal["buffered_toeplitz"] = "buffered_toeplitz"
     buffers: Buffers
 
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        _check_weights(self.buffers, "strategy.buffers")
+        return self
+
     @property
     def _matrix(self) -> tuple[tuple[Buffer, ...], tuple[float, ...]]:
         return self.buffers, ()
@@ -208,10 +213,7 @@ class BandedInverseStrategy(WholeRunStrategy):
         return (), self.coefficients
 
     def sensitivity(self, steps: int, groups: int) -> float:
-        # The declared mechanism refuses these too, but in words of its own.
-        if not never_rises(inverse_column(self.coefficients, steps)):
-            expected = f"such that no column of the strategy matrix rises within {steps} steps"
-            raise InvalidParameter("coefficients", expected, list(self.coefficients))
+        _check_column(self.coefficients, steps, "strategy.coefficients")
         return super().sensitivity(steps, groups)
 
     def gradient_noise(self, steps: int) -> float:
@@ -252,7 +254,7 @@ class BandedNoise(Value):
     def planned(self, steps: int, groups: int) -> BandedStrategy:
         """What the plan carries."""
         del steps, groups
-        return BandedStrategy(coefficients=_of_norm_one(square_root_coefficients(self.bands)))
+        return BandedStrategy(coefficients=multiples_of_norm_one(square_root_coefficients(self.bands), COEFFICIENT_BITS))
 
 
 @final
@@ -274,7 +276,7 @@ class GivenBands(Value):
     def planned(self, steps: int, groups: int) -> BandedStrategy:
         """What the plan carries."""
         del steps, groups
-        return BandedStrategy(coefficients=_of_norm_one(self.coefficients))
+        return BandedStrategy(coefficients=multiples_of_norm_one(self.coefficients, COEFFICIENT_BITS))
 
 
 @final
@@ -287,6 +289,11 @@ class BufferedNoise(Value):
 
     kind: Literal["buffered"] = "buffered"
     buffers: Buffers
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        _check_weights(self.buffers, "noise.buffers")
+        return self
 
     def planned(self, steps: int, groups: int) -> BufferedStrategy:
         """What the plan of so many steps and groups carries."""
@@ -338,6 +345,7 @@ class BandedInverseNoise(Value):
         """What the plan of so many steps and groups carries."""
         bands = self.bands or LARGEST_BAND
         coefficients = inverse_square_root_coefficients(bands) if self.coefficients is None else self.coefficients
+        _check_column(coefficients, steps, "noise.coefficients")
         whole = BandedInverseStrategy(weight=1.0, coefficients=coefficients).sensitivity(steps, groups)
         return BandedInverseStrategy(weight=WholeRunStrategy.largest_weight(whole), coefficients=coefficients)
 
@@ -350,17 +358,6 @@ AnyNoise = Annotated[
 def is_independent(noise: object) -> bool:
     """Whether it is the noise of most runs, which JSON leaves out."""
     return isinstance(noise, IndependentNoise)
-
-
-def _of_norm_one(coefficients: tuple[float, ...]) -> tuple[float, ...]:
-    """The multiples of 2^-10 next to the coefficients in the largest unit, to 2^-30 of it, in which their squares add up to at most 1."""
-    scale = 2**COEFFICIENT_BITS
-    lower, upper = Fraction(0), Fraction(1) / Fraction(coefficients[0])
-    for _ in range(30):
-        middle = (lower + upper) / 2
-        whole = [round(scale * middle * Fraction(one)) for one in coefficients]
-        lower, upper = (middle, upper) if sum(one * one for one in whole) <= scale * scale else (lower, middle)
-    return tuple(round(scale * lower * Fraction(one)) / scale for one in coefficients)
 
 
 def _gradient_noise(column: NDArray[np.float64], steps: int) -> float:
@@ -385,3 +382,15 @@ def _check_falling(coefficients: tuple[float, ...]) -> None:
 def _check_sum(coefficients: tuple[float, ...], name: str) -> None:
     if sum(map(Fraction, coefficients)) > 1:
         raise InvalidParameter(name, "numbers that add up to at most 1", list(coefficients))
+
+
+def _check_column(coefficients: tuple[float, ...], steps: int, name: str) -> None:
+    """As the declared mechanism does, in words of its own."""
+    if not never_rises(inverse_column(coefficients, steps)):
+        raise InvalidParameter(name, f"such that no column of the strategy matrix rises within {steps} steps", list(coefficients))
+
+
+def _check_weights(buffers: tuple[Buffer, ...], name: str) -> None:
+    # Added as the declared mechanism adds them: that c_1 is at most c_0 is all that its columns need to fall.
+    if sum(one.weight for one in buffers) > 1.0:
+        raise InvalidParameter(name, "of weights that add up to at most 1", [one.weight for one in buffers])
