@@ -256,6 +256,16 @@ SETTINGS: dict[str, Document] = {
     "banded": {"sampling": {"kind": "cyclic_poisson", "groups": 3, "seed": 1}, "noise": {"kind": "banded", "bands": 2}},
     "lambda": {"sampling": {"kind": "cyclic_poisson", "groups": 17, "seed": 1}, "noise": {"kind": "lambda_cgd", "decay": 0.5}},
     "inverse": {"sampling": {"kind": "cyclic_poisson", "groups": 17, "seed": 1}, "noise": {"kind": "banded_inverse", "bands": 3}},
+    "federated_banded": FEDERATED
+    | {
+        "sampling": {"kind": "cyclic_poisson", "groups": 3, "seed": 1},
+        "noise": {"kind": "banded", "bands": 2},
+    },
+    "federated_lambda": FEDERATED
+    | {
+        "sampling": {"kind": "cyclic_poisson", "groups": 5, "seed": 1},
+        "noise": {"kind": "lambda_cgd", "decay": 0.5},
+    },
     "large_delta": {"privacy": {"adjacency": "add_remove", "unit": "record", "delta": 0.01, "noise_multiplier": 2.0}},
 }
 """By name, in what each differs from the plain spec of a noisy descent."""

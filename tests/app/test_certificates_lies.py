@@ -75,6 +75,14 @@ FIXED_SIZE = {"kind": "fixed_size", "records": 710, "expected_batch_size": 40}
                 "plan",
                 "algorithm of plan: federated_zeta_dp_sgd has no such plan",
             ),
+            (
+                "federated_banded",
+                {"plan.sampling": {"kind": "cyclic_poisson", "records": 710, "expected_batch_size": 30, "groups": 3, "seed": 1}},
+                "plan",
+                "algorithm of plan: federated_zeta_dp_sgd has no such plan",
+            ),
+            ("federated_banded", {"plan.sampling.nodes": 2}, "accountants", TOO_LARGE.format("4.774904")),
+            ("federated_banded", {"plan.sampling.kind": "federated_poisson"}, "statement", "groups: Extra inputs"),
             # Who is in a sample
             (
                 "truncated",

@@ -178,6 +178,18 @@ def test_a_certificate_of_banded_inverse_noise_counts_all_steps_as_one_release(t
     assert reading("inverse").certificate.guarantee == reading("lambda").certificate.guarantee
 
 
+def test_a_certificate_tells_of_noise_that_is_correlated_at_nodes(text: Texts, reading: Readings) -> None:
+    for name in ("federated_banded", "federated_lambda"):
+        told = text(name)
+        assert "Every node weights its own sums alone" in told
+        assert "a unit's guarantee is the same at each" in told
+        assert "banded_sums.md" in reading(name).proofs
+        assert any("groups take turns in the same rounds at all nodes" in one for one in reading(name).assumptions)
+    assert "14 releases with complex Gaussian noise" in text("federated_banded")
+    assert "at each node; each time, the data are those of the group whose turn it is" in text("federated_banded")
+    assert "all 40 noisy sums together count as this one" in text("federated_lambda")
+
+
 def test_a_declared_number_is_called_so_and_nothing_counts_the_units(issued: Issued, text: Texts, reading: Readings) -> None:
     assert "Data: 1000 units (record) by a number that was declared without counting them." in text("declared")
     patients = "64 units (patient) by a number that was declared without counting them, of which at most"

@@ -249,7 +249,7 @@ def test_planned_coefficients_have_a_length_of_almost_one_and_not_more(count: in
         assert planned.bands == count
 
 
-def test_a_federation_is_refused(spec_json: dict[str, Any]) -> None:
+def test_a_federation_with_poisson_samples_is_refused(spec_json: dict[str, Any]) -> None:
     document = {key: value for key, value in spec_json.items() if key != "optimizer"} | {"algorithm": "federated_zeta_dp_sgd"}
     document |= {"nodes": 2, "distribution_seed": 1, "server": {"kind": "sgd", "learning_rate": 0.1}}
     with pytest.raises(ValidationError, match="cyclic_poisson with at least 3 groups, got 'federated_poisson'"):

@@ -24,6 +24,7 @@ from zetadp.trainer.engine.gradients.sampling import SiteSampler
 from zetadp.trainer.engine.team.interface import Team
 from zetadp.trainer.specs.sampling import (
     CyclicPoissonSampling,
+    FederatedCyclicSampling,
     FixedSizeSampling,
     PoissonSampling,
     RandomAllocation,
@@ -38,7 +39,16 @@ FIXED = FixedSizeSampling(records=UNITS, expected_batch_size=30)
 CUT = TruncatedPoissonSampling(records=UNITS, expected_batch_size=30, largest_batch=40, population_size=UNITS + 1)
 ALLOCATED = RandomAllocation(records=UNITS, expected_batch_size=30)
 CYCLIC = CyclicPoissonSampling(records=UNITS, expected_batch_size=20, groups=3, seed=1)
-EVERY: dict[str, Sampling] = {"poisson": POISSON, "fixed size": FIXED, "cut": CUT, "allocation": ALLOCATED, "cyclic": CYCLIC}
+AT_A_NODE = FederatedCyclicSampling(nodes=4, records=4 * UNITS, expected_batch_size=20, groups=3, seed=1)
+"""Of four nodes the one that is looked at has ``UNITS``."""
+EVERY: dict[str, Sampling] = {
+    "poisson": POISSON,
+    "fixed size": FIXED,
+    "cut": CUT,
+    "allocation": ALLOCATED,
+    "cyclic": CYCLIC,
+    "a node's cycle": AT_A_NODE,
+}
 
 
 def watched(kind: Sampling, seed: int, *, steps: int = 60, first: int = 1, team: Team | None = None) -> SampleWatch:

@@ -36,7 +36,7 @@ from zetadp.trainer.engine.team.interface import Team
 from zetadp.trainer.engine.torch_seed import torch_seeded
 from zetadp.trainer.layers.flat_parameters import ParameterLayout
 from zetadp.trainer.specs.execution_plan import AdaptiveClipping, ExecutionPlan
-from zetadp.trainer.specs.strategy import BandedInverseStrategy, BandedStrategy, BufferedStrategy
+from zetadp.trainer.specs.strategy import BandedInverseStrategy, BandedStrategy, BufferedStrategy, Strategy
 
 OptimizerStep = Callable[[dict[str, Tensor], Tensor, Tensor, int], tuple[Tensor, dict[str, Tensor]]]
 """State, parameters, released gradient, step -> new parameters and state."""
@@ -46,6 +46,9 @@ NO_BOUND = 1.0
 
 Deliver = Callable[[int, int, Tensor], Tensor | None]
 """Step, site and its released vector -> what arrives of it; None if nothing does."""
+
+Correlated = BandedSums | BufferedSums | InverseBandedSums
+"""A site's last sums, and what followed from its last releases."""
 
 
 class ClippedSums(Protocol):
@@ -137,7 +140,7 @@ class PrivateLoop:
 
     def check_noise(self) -> None:
         """Raises InvalidParameter if correlated noise is too large for its sensitivity and the network's size."""
-        _ = self._correlated
+        _ = self._strategies
 
     @cached_property
     def _samplers(self) -> tuple[SiteSampler, ...]:
@@ -152,10 +155,13 @@ class PrivateLoop:
         return SampleWatch(self.plan.sampling, numbers + canaries)
 
     @cached_property
-    def _correlated(self) -> BandedSums | BufferedSums | InverseBandedSums | None:
-        strategy, mechanism = self.plan.strategy, self.plan.mechanism
-        if strategy is None:
-            return None
+    def _strategies(self) -> list[Correlated]:
+        """Of each site, which has its own; none for independent noise."""
+        return [] if self.plan.strategy is None else [self._begun(self.plan.strategy) for _ in self.sites]
+
+    def _begun(self, strategy: Strategy) -> Correlated:
+        """What nothing has been released of."""
+        mechanism = self.plan.mechanism
         assert not isinstance(mechanism, Laplace)  # checked by the plan
         assert self.marks is None  # by the spec: no score reads numbers whose noise is correlated
         numbers = releasing.numbers(self.plan.clipping, self._coordinates)
@@ -172,7 +178,7 @@ class PrivateLoop:
         """Whether a number of a release may be larger than noise is added to; bounds of adaptive clipping are scaled to 1."""
         units = sum(len(site.units) for site in self.sites) + (0 if self.canaries is None else self.canaries.count)
         bound = 1.0 if isinstance(self.plan.clipping, AdaptiveClipping) else self.plan.clipping.bound
-        return self._correlated is not None or releasing.may_be_held(self.plan.mechanism, units * bound)
+        return self.plan.strategy is not None or releasing.may_be_held(self.plan.mechanism, units * bound)
 
     @property
     def _coordinates(self) -> int:
@@ -225,11 +231,25 @@ class PrivateLoop:
                 # A site that sends nothing, or something not finite, counts as zero; the divisor stays the same.
                 update = self.deliver(state.step + 1, number, released)
                 update = update.clone() if update is not None and all_finite(update) else None
+            update = self._followed(update, number)
             if update is not None:
                 arrived, sites = (update if arrived is None else arrived.add_(update)), sites + 1
         if arrived is not None and self.shares is not None:
             arrived = self.shares.value(arrived, sites)
         return self.silence(state) if arrived is None else arrived, seen
+
+    def _followed(self, update: Tensor | None, place: int) -> Tensor | None:
+        r"""The noisy sum that follows from what arrived of a site in a step: post-processing, in every process alike.
+
+        Where nothing did, what the site releases later would hold sums that nobody can subtract: it and the server begin anew, as after an
+        interruption. The lost release is charged as if it had arrived. Proof: mechanisms/proofs/banded_sums.md, 4 and 6.
+        """
+        if self.plan.strategy is None:
+            return update
+        if update is None:
+            self._strategies[place] = self._begun(self.plan.strategy)
+            return None
+        return self._strategies[place].decoded(update)
 
     def silence(self, state: TrainingState) -> Tensor:
         """What arrives in a round in which no site sends anything."""
@@ -238,7 +258,8 @@ class PrivateLoop:
     def released(self, state: TrainingState, parameters: Mapping[str, Tensor], place: int) -> Tensor:
         """What the site at this place releases in the step after ``state``: its clipped sum over a sample, with its whole noise.
 
-        With secure aggregation these are integers with its share of the noise, which leave the site under masks alone.
+        With correlated noise it is a weighted sum of its own last sums, with noise. With secure aggregation these are integers with its
+        share of the noise, which leave the site under masks alone.
         """
         step, clipping, site = state.step + 1, self.plan.clipping, self.sites[place]
         # An empty sample is treated the same way: a skipped release would reveal that nobody was sampled.
@@ -263,8 +284,8 @@ class PrivateLoop:
             vector = self.marks.followed(vector, marked)
         if self.shares is not None:
             return self._share(self.shares, vector, site.randomness.noise_source(step, vector), place)
-        if self._correlated is not None:
-            vector = self._correlated.encoded(step, vector)
+        if self.plan.strategy is not None:
+            vector = self._strategies[place].encoded(step, vector)
         if self._may_be_held:
             vector = releasing.held(self.plan.mechanism, vector)
         source = site.randomness.noise_source(step, vector)
@@ -275,7 +296,7 @@ class PrivateLoop:
                 self.watch.see(vector, released, place)
         else:
             released = releasing.released_over(self.plan.mechanism, vector, source, self.watch, place)
-        return self.team.sum(released if self._correlated is None else self._correlated.decoded(released))
+        return self.team.sum(released)
 
     def _share(self, shares: SharedNoise, vector: Tensor, source: NoiseSource[Tensor], place: int) -> Tensor:
         """The integers that a site adds to the secure sum."""
@@ -293,7 +314,7 @@ class PrivateLoop:
 
     def released_dtype(self, parameters: torch.dtype) -> torch.dtype:
         """The type of a released vector, for that of the parameters."""
-        return torch.float64 if parameters == torch.float64 or self._correlated is not None else self._dtype
+        return torch.float64 if parameters == torch.float64 or self.plan.strategy is not None else self._dtype
 
     def adds_what_it_draws(self, parameters: torch.dtype) -> bool:
         """Whether a processor adds noise in the pass that draws it: what was drawn ahead would go to memory and back."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from zetadp.trainer.data.splits import Keys, dealt, numbered
-from zetadp.trainer.specs.sampling import CyclicPoissonSampling, Sampling
+from zetadp.trainer.specs.sampling import InTurns, Sampling
 
 
 def members_of(users: NDArray[Any], records_per_user: int) -> Tensor:
@@ -64,7 +64,7 @@ def groups_of(sampling: Sampling, keys: Callable[[], Keys]) -> Tensor | None:
     Args:
       keys: gives the units' keys; units with the same key are in the same group.
     """
-    if not isinstance(sampling, CyclicPoissonSampling):
+    if not isinstance(sampling, InTurns):
         return None
     return torch.from_numpy(dealt(keys(), sampling.groups, sampling.seed, "groups that take turns"))
 

@@ -44,7 +44,7 @@ from zetadp.trainer.specs.execution_plan import ExecutionPlan
 from zetadp.trainer.specs.findings.runs import findings_of
 from zetadp.trainer.specs.network_training import NetworkTraining, PrivateAccuracy, PublicHeldOut, SampledTraining
 from zetadp.trainer.specs.report import MetricValues
-from zetadp.trainer.specs.sampling import CyclicPoissonSampling
+from zetadp.trainer.specs.sampling import InTurns
 
 Places = Callable[[int, Callable[[], Keys]], Sequence[Tensor]]
 """The number of units, and a function that gives their keys -> the units at each site."""
@@ -96,7 +96,7 @@ class NoisyGradients:
         if spec.audit is not None:
             by_records = spec.audit.kind == "canaries"
             auditing = Canaries(problem, clipped, first, facts.classes) if by_records else Marks(plan, first, spec.audit.canaries)
-        if auditing is not None and isinstance(plan.sampling, CyclicPoissonSampling):
+        if auditing is not None and isinstance(plan.sampling, InTurns):
             assert groups is not None  # of that sampling
             # Made-up units take turns too; nobody else's group depends on them.
             groups = torch.cat((groups, torch.arange(auditing.count) % plan.sampling.groups))

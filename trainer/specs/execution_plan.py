@@ -19,7 +19,7 @@ from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.specs.algorithms.aggregation import SecureAggregation
 from zetadp.trainer.specs.plan_base import Plan
 from zetadp.trainer.specs.projection import MOST_LAYERS, LayerName, SpectralProjection
-from zetadp.trainer.specs.sampling import CyclicPoissonSampling, FederatedSampling, Sampling
+from zetadp.trainer.specs.sampling import FederatedSampling, InTurns, Sampling
 from zetadp.trainer.specs.strategy import AnyStrategy, Strategy
 
 SMALLEST_BOUND, LARGEST_BOUND = 1e-10, 1e30
@@ -329,8 +329,8 @@ class ExecutionPlan(Plan):
 def _check_strategy(strategy: Strategy, sampling: Sampling, mechanism: AnyMechanism, steps: int) -> None:
     """Raises InvalidParameter where proofs/banded_sums.md doesn't cover the strategy."""
     least = strategy.least_groups
-    if not isinstance(sampling, CyclicPoissonSampling) or sampling.groups < least:
-        got = f"{sampling.kind} with {sampling.groups} groups" if isinstance(sampling, CyclicPoissonSampling) else sampling.kind
+    if not isinstance(sampling, InTurns) or sampling.groups < least:
+        got = f"{sampling.kind} with {sampling.groups} groups" if isinstance(sampling, InTurns) else sampling.kind
         raise InvalidParameter("sampling", f"of a minimum separation, cyclic_poisson with at least {least} groups", got)
     strategy.check(steps, sampling.groups)
     if not _is_circular(mechanism):

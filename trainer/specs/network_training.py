@@ -36,8 +36,8 @@ from zetadp.trainer.specs.plan_base import Plan
 from zetadp.trainer.specs.plans import AnyPlan
 from zetadp.trainer.specs.projection import SpectralProjection
 from zetadp.trainer.specs.report import HeldOut
-from zetadp.trainer.specs.samplers import AnySampler, OnePlaceSampling, PoissonSampler, check_turns, is_poisson
-from zetadp.trainer.specs.sampling import CyclicPoissonSampling, FederatedSampling
+from zetadp.trainer.specs.samplers import AnySampler, PoissonSampler, check_turns, is_poisson
+from zetadp.trainer.specs.sampling import InTurns, Sampling
 from zetadp.trainer.specs.strategy import AnyNoise, IndependentNoise, Strategy, is_independent
 from zetadp.trainer.specs.units import check_split, check_split_rule, check_unit
 
@@ -139,7 +139,7 @@ class SampledTraining(TrainingSpec, ABC):
     # Left out of JSON where absent: most runs have none.
     audit: AnyAudit | None = Field(default=None, exclude_if=is_absent)
 
-    def planned_sampling(self, units: int, *, is_declared: bool) -> OnePlaceSampling | FederatedSampling:
+    def planned_sampling(self, units: int, *, is_declared: bool) -> Sampling:
         """How a step's sample is drawn from this many units. Raises InvalidParameter if it can't be."""
         self._check_audit()
         return self.sampling.planned(units, self.expected_batch_size, self.privacy.adjacency, is_declared=is_declared)
@@ -289,8 +289,8 @@ class SampledTraining(TrainingSpec, ABC):
         """How the sums of several nodes become known as one; None where each one's does."""
         return None
 
-    def _strategy(self, sampling: OnePlaceSampling | FederatedSampling) -> Strategy | None:
-        groups = sampling.groups if isinstance(sampling, CyclicPoissonSampling) else 1  # with other samples the plan refuses all but one
+    def _strategy(self, sampling: Sampling) -> Strategy | None:
+        groups = sampling.groups if isinstance(sampling, InTurns) else 1  # with other samples the plan refuses all but one
         return self.noise.planned(self.steps, groups)
 
     def _evaluation(self, facts: DataSetFacts) -> PrivateEvaluation | None:

@@ -119,19 +119,24 @@ class PoissonSampling(AtOnePlace):
         return Repeated(count=steps, event=PoissonSampled(probability=self.probability, event=release))
 
 
-@final
-class FederatedSampling(SamplingRule):
-    r"""Every node takes a Poisson sample of its own units in every round, all nodes with one probability.
+class AtNodes(SamplingRule, ABC):
+    r"""Every node takes samples of its own units, all nodes with one probability.
 
     Attributes:
       nodes: the number of nodes. Every unit is at exactly one node; nobody but the node needs to know how many it has.
       records: N, the units at all nodes together.
       expected_batch_size: units expected in the sample of a node that has an equal share of them: the public constant that each node
-        divides its noisy sum by; nodes * expected_batch_size <= records.
+        divides its noisy sum by.
     """
 
-    kind: Literal["federated_poisson"] = "federated_poisson"
     nodes: Annotated[int, Strict(), Field(ge=1, le=LARGEST_FEDERATION)]
+
+
+@final
+class FederatedSampling(AtNodes):
+    r"""Every node takes a Poisson sample of its own units in every round; nodes * expected_batch_size <= records."""
+
+    kind: Literal["federated_poisson"] = "federated_poisson"
     is_declared: Annotated[bool, Strict()] = False
 
     @property
@@ -232,8 +237,7 @@ class RandomAllocation(AtOnePlace):
         return Repeated(count=-(-steps // self.epoch), event=RandomlyAllocated(steps=self.epoch, event=release))
 
 
-@final
-class CyclicPoissonSampling(AtOnePlace):
+class InTurns(SamplingRule, ABC):
     r"""Units are in ``groups`` groups, which take turns: a step's units are a Poisson sample of its group.
 
     The group of a unit is fixed and follows from a public seed and the unit's own key. So one more unit moves nobody else, and groups
@@ -242,12 +246,24 @@ class CyclicPoissonSampling(AtOnePlace):
     Attributes:
       groups: b >= 1; step t is the turn of group t mod b.
       seed: public; with a unit's key it decides the unit's group.
-      expected_batch_size: at most a group's share N / b of the units.
     """
 
-    kind: Literal["cyclic_poisson"] = "cyclic_poisson"
     groups: Annotated[int, Strict(), Field(ge=1, le=LARGEST_CYCLE)]
     seed: GroupSeed
+
+    def event(self, release: Release, steps: int) -> Event:
+        """That of a group with the most turns. Proof: mechanisms/proofs/banded_sums.md, 1; for nodes, 6."""
+        if release.mechanism.neighbours[0] is Adjacency.REPLACE_ONE:
+            expected = "another one under replace_one: a replacement would be in another group than the unit that it replaces"
+            raise InvalidParameter("sampling", expected, "cyclic_poisson")
+        return Repeated(count=-(-steps // self.groups), event=PoissonSampled(probability=self.probability, event=release))
+
+
+@final
+class CyclicPoissonSampling(AtOnePlace, InTurns):
+    r"""See ``InTurns``; ``expected_batch_size`` is at most a group's share N / b of the units."""
+
+    kind: Literal["cyclic_poisson"] = "cyclic_poisson"
     is_declared: Annotated[bool, Strict()] = False
 
     @property
@@ -258,15 +274,33 @@ class CyclicPoissonSampling(AtOnePlace):
     def _largest_batch(self) -> str:
         return f"<= {self.records // self.groups}, one group's share of {self.records} units"
 
-    def event(self, release: Release, steps: int) -> Event:
-        """That of a group with the most turns. Proof: mechanisms/proofs/banded_sums.md, 1."""
-        if release.mechanism.neighbours[0] is Adjacency.REPLACE_ONE:
-            expected = "another one under replace_one: a replacement would be in another group than the unit that it replaces"
-            raise InvalidParameter("sampling", expected, self.kind)
-        return Repeated(count=-(-steps // self.groups), event=PoissonSampled(probability=self.probability, event=release))
+
+@final
+class FederatedCyclicSampling(AtNodes, InTurns):
+    r"""See ``InTurns``; in a round every node takes a Poisson sample of its own units of the group whose turn it is.
+
+    Which group a unit is in doesn't depend on its node; ``expected_batch_size`` is at most one group's share of one node's, N / (b nodes).
+    """
+
+    kind: Literal["federated_cyclic_poisson"] = "federated_cyclic_poisson"
+    is_declared: Annotated[bool, Strict()] = False
+
+    @property
+    def shares(self) -> int:
+        return self.nodes * self.groups
+
+    @property
+    def _largest_batch(self) -> str:
+        return f"<= {self.records // self.shares}, one group's share at one of {self.nodes} nodes with {self.records} units"
 
 
 Sampling = Annotated[
-    PoissonSampling | FederatedSampling | TruncatedPoissonSampling | FixedSizeSampling | RandomAllocation | CyclicPoissonSampling,
+    PoissonSampling
+    | FederatedSampling
+    | TruncatedPoissonSampling
+    | FixedSizeSampling
+    | RandomAllocation
+    | CyclicPoissonSampling
+    | FederatedCyclicSampling,
     Field(discriminator="kind"),
 ]

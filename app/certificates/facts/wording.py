@@ -117,6 +117,12 @@ PARTICIPATION = (
     "wasn't finite, counts as zero, the divisor stays the same, and the node's units are charged for the round anyway"
 )
 
+NODE_STRATEGY = (
+    "every node weights its own sums alone, and all nodes have the same noise, probability, turns and weights: a unit's guarantee is "
+    "the same at each; after an update that didn't arrive that node's weighted sums begin anew"
+)
+"""Where noise is correlated."""
+
 NODE_NOISE = "every node adds the whole stated noise to its own sum before anything leaves it; its guarantee relies on nobody else's noise"
 
 
@@ -170,6 +176,11 @@ DECLARED_NUMBER = (
     "records is public"
 )
 
+_IN_TURNS = (
+    "each unit is in one group, which follows from that unit alone and may be known to everybody; in its group's turns "
+    "it joins the sample independently with the stated probability, secretly and afresh each time"
+)
+
 _INDEPENDENTLY = "every unit joins every sample independently with the stated probability, secretly and afresh at each step"
 
 SAMPLED = {
@@ -181,10 +192,8 @@ SAMPLED = {
     ),
     "fixed_size": "every sample is a uniformly random set of the stated number of units, drawn secretly and afresh at each step",
     "random_allocation": "in every epoch each unit takes part in one step, chosen uniformly, secretly and independently of all other units",
-    "cyclic_poisson": (
-        "each unit is in one group, which follows from that unit alone and may be known to everybody; in its group's turns "
-        "it joins the sample independently with the stated probability, secretly and afresh each time"
-    ),
+    "cyclic_poisson": _IN_TURNS,
+    "federated_cyclic_poisson": f"{_IN_TURNS}; groups take turns in the same rounds at all nodes",
 }
 """How a plan's sampling, by its kind, drew the units."""
 

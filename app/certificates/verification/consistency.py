@@ -21,7 +21,7 @@ from zetadp.trainer.specs.algorithms.spectral_dp import SpectralDp
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
 from zetadp.trainer.specs.plans import FeatureReleasePlan, RecordReleasePlan
 from zetadp.trainer.specs.report import FRACTIONS
-from zetadp.trainer.specs.sampling import FederatedSampling
+from zetadp.trainer.specs.sampling import AtNodes, FederatedSampling
 
 LARGEST_FLOAT = fraction("1.7e308")
 
@@ -193,7 +193,7 @@ def _is_of(algorithm: str, plan: AnyPlan) -> bool:
     """Whether the algorithm has such plans: its name decides whom one trusts, what one reads and which errata apply."""
     kinds = next(known.PLANS for known in CERTIFIED if known.algorithm_name() == algorithm)
     sums = plan if isinstance(plan, ExecutionPlan) else None
-    at_nodes, is_filtered = sums and isinstance(sums.sampling, FederatedSampling), sums and sums.projection is not None
+    at_nodes, is_filtered = sums and isinstance(sums.sampling, AtNodes), sums and sums.projection is not None
     return (
         plan.kind in kinds
         and bool(at_nodes) == (algorithm == FederatedZetaDpSgd.algorithm_name())

@@ -34,6 +34,9 @@ def train(
     whole noise on it. So the joint law of a round's vectors differs as node k's does, rounds compose adaptively, and the server's step
     is a function of what was released. Nothing was assumed of the server or of other nodes: they may see and combine all vectors.
 
+    With cyclic samples and correlated noise each node encodes its own sums, and its releases are one place's: see mechanisms/proofs/
+    banded_sums.md, 7.
+
     With secure aggregation a round's output is one sum over at least the accounted number of honest nodes: see mechanisms/proofs/
     secure_sum.md for what a server can get, and shared_noise.md for why the same event holds. The simulation adds the integers up
     without masks.

@@ -19,7 +19,7 @@ from zetadp.accountants.audit import Scores
 from zetadp.trainer.engine.gradients.audited_units import MEMBERS, SCORES, AuditedUnits
 from zetadp.trainer.engine.gradients.clipping import scaled_down
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
-from zetadp.trainer.specs.sampling import CyclicPoissonSampling
+from zetadp.trainer.specs.sampling import InTurns
 
 BEYOND = 4.0
 """How many times the bound a mark's gradient is before it is clipped."""
@@ -86,7 +86,7 @@ class Marks(AuditedUnits):
         values = released.detach().double().cpu() / self.plan.noise_std
         gained = _log_ratio(values, shift, probability)
         sampling = self.plan.sampling
-        if isinstance(sampling, CyclicPoissonSampling):
+        if isinstance(sampling, InTurns):
             gained = gained * (torch.arange(self.count) % sampling.groups == step % sampling.groups)
         return {MEMBERS: state[MEMBERS], SCORES: state[SCORES] + gained / self._deviation}
 
@@ -96,7 +96,7 @@ class Marks(AuditedUnits):
         probability, shift = self.plan.sampling.probability, self._shift
         variance = min(probability**2 * torch.expm1(torch.tensor(shift**2, dtype=torch.float64)).item(), shift**2)
         sampling = self.plan.sampling
-        turns = sampling.groups if isinstance(sampling, CyclicPoissonSampling) else 1
+        turns = sampling.groups if isinstance(sampling, InTurns) else 1
         return (variance * max(1.0, self.plan.steps / turns)) ** 0.5
 
 

@@ -21,8 +21,8 @@ from zetadp.trainer.engine.gradients.sample_law import coincidences_log_tail, co
 from zetadp.trainer.engine.team.interface import Team
 from zetadp.trainer.specs.findings.runs import SampleFindings, Status
 from zetadp.trainer.specs.sampling import (
-    CyclicPoissonSampling,
     FixedSizeSampling,
+    InTurns,
     RandomAllocation,
     Sampling,
     TruncatedPoissonSampling,
@@ -160,7 +160,7 @@ class SampleWatch:
           sample: numbers of units, (sampled,), int64: the whole sample, where several processes have parts of one. It is looked at later.
           among: gives the numbers of those whom it was drawn from; None where another process looks at the sample.
         """
-        key = (place, step % self._sampling.groups if isinstance(self._sampling, CyclicPoissonSampling) else 0)
+        key = (place, step % self._sampling.groups if isinstance(self._sampling, InTurns) else 0)
         if key not in self._draws:
             if (drawn_from := among()) is None:
                 return

@@ -18,9 +18,9 @@ from zetadp.trainer.engine.noise.randomness import Randomness
 from zetadp.trainer.engine.team.distributed import rows
 from zetadp.trainer.engine.team.interface import Team
 from zetadp.trainer.specs.sampling import (
-    CyclicPoissonSampling,
     FederatedSampling,
     FixedSizeSampling,
+    InTurns,
     PoissonSampling,
     RandomAllocation,
     Sampling,
@@ -107,7 +107,7 @@ class SiteSampler:
         if isinstance(sampling, TruncatedPoissonSampling | FixedSizeSampling):
             return units if self._team.rank == 0 else None
         mine = rows(units, self._team)
-        return mine[self._group_of(mine) == step % sampling.groups] if isinstance(sampling, CyclicPoissonSampling) else mine
+        return mine[self._group_of(mine) == step % sampling.groups] if isinstance(sampling, InTurns) else mine
 
     def sample(self, step: int, units: Tensor, stream: RandomStream) -> Tensor:
         r"""The numbers of the units in this process's part of the sample, ascending in their places.
@@ -121,7 +121,7 @@ class SiteSampler:
             case PoissonSampling() | FederatedSampling():
                 mine = rows(units, self._team)
                 return _taken(mine, poisson_sample(len(mine), sampling.probability, stream))
-            case CyclicPoissonSampling():
+            case InTurns():
                 mine = rows(units, self._team)
                 mine = mine[self._group_of(mine) == step % sampling.groups]
                 return _taken(mine, poisson_sample(len(mine), sampling.probability, stream))

@@ -15,8 +15,8 @@ from zetadp.trainer.specs.base import PrivacyTarget, Seed
 from zetadp.trainer.specs.descent import AnyOptimizer, FedAdam, ServerOptimizer
 from zetadp.trainer.specs.models.model_spec import ComplexMlp
 from zetadp.trainer.specs.network_training import BoundedTraining, PublicHeldOut
-from zetadp.trainer.specs.samplers import is_poisson
-from zetadp.trainer.specs.sampling import LARGEST_FEDERATION, FederatedSampling
+from zetadp.trainer.specs.samplers import CyclicPoissonSampler, PoissonSampler
+from zetadp.trainer.specs.sampling import LARGEST_FEDERATION, FederatedCyclicSampling, FederatedSampling
 
 
 def _is_simulated(transport: object) -> bool:
@@ -29,6 +29,8 @@ class FederatedZetaDpSgd(BoundedTraining):
 
     The server averages what the nodes send, over all nodes, and takes a step of its optimizer. A node that sends nothing, or something
     not finite, counts as zero: the divisor stays the public number of nodes, and its units' guarantee is still charged for the round.
+    With correlated noise every node has its own: the server subtracts what follows from that node's releases before, and a node whose
+    release didn't arrive begins anew, as does the server for it.
 
     Attributes:
       nodes: the number of nodes; at most the units of privacy. A hash assigns each unit to a node separately, a user with all records.
@@ -41,6 +43,8 @@ class FederatedZetaDpSgd(BoundedTraining):
         whole noise.
       server: the server's optimizer; ``fed_adam`` is that of Reddi et al. 2021.
       expected_batch_size: units expected in one node's sample if it has an equal share of all units.
+      sampling: poisson, or cyclic_poisson where the federation is simulated: the group whose turn it is is the same at all nodes.
+      noise: correlated only where the federation is simulated, each node with its whole noise, and sampling is cyclic_poisson.
       (others): as in ``BoundedTraining``; ``privacy`` is what each node guarantees its units against the server and all other nodes, with
         ``aggregation`` against the server and up to ``colluding`` other nodes together.
     Raises:
@@ -77,6 +81,7 @@ class FederatedZetaDpSgd(BoundedTraining):
         if self.aggregation is None:
             return self
         self.aggregation.check(self.nodes)
+        self._check_independent("with secure aggregation")
         if self.clipping.kind == "adaptive":
             raise InvalidParameter("clipping", "flat or per_layer with secure aggregation", self.clipping.kind)
         if self.audit is not None:
@@ -89,6 +94,7 @@ class FederatedZetaDpSgd(BoundedTraining):
             if self.federation is not None:
                 raise InvalidParameter("federation", "absent unless transport is 'flower' or 'nvflare'", "given")
             return self
+        self._check_independent("where nodes are sites")
         if self.federation is None or len(self.federation.sites) != self.nodes:
             got = None if self.federation is None else len(self.federation.sites)
             raise InvalidParameter("federation.sites", f"as many as nodes, {self.nodes}, where they are sites", got)
@@ -101,6 +107,24 @@ class FederatedZetaDpSgd(BoundedTraining):
         if self.audit is not None:
             raise InvalidParameter("audit", "absent where nodes are sites: made-up units would be at one site", self.audit.canaries)
         return self
+
+    def _check_independent(self, where: str) -> None:
+        """Raises InvalidParameter for what only simulated nodes with their whole noise can do."""
+        if self.sampling.kind != "poisson":
+            raise InvalidParameter("sampling", f"poisson {where}", self.sampling.kind)
+        if self.noise.kind != "independent":
+            # A secure sum's shares are on grids for one step's sum; a site's sums would have to outlive its process.
+            raise InvalidParameter("noise", f"independent {where}", self.noise.kind)
+
+    def check_request(self) -> None:
+        super().check_request()
+        if self.noise.kind == "independent":
+            return
+        asked = self.sampling
+        least = self.noise.planned(self.steps, asked.groups).least_groups if isinstance(asked, CyclicPoissonSampler) else 1
+        if not isinstance(asked, CyclicPoissonSampler) or asked.groups < least:
+            got = f"{asked.kind} with {asked.groups} groups" if isinstance(asked, CyclicPoissonSampler) else asked.kind
+            raise InvalidParameter("sampling", f"cyclic_poisson with at least {least} groups", got)
 
     @classmethod
     def example(cls) -> Self:
@@ -130,10 +154,18 @@ class FederatedZetaDpSgd(BoundedTraining):
     def planned_aggregation(self) -> SecureAggregation | None:
         return self.aggregation
 
-    def planned_sampling(self, units: int, *, is_declared: bool) -> FederatedSampling:
-        if not is_poisson(self.sampling):
-            expected = "poisson in a federation: nodes' samples of other kinds have no guarantee that is proved here"
-            raise InvalidParameter("sampling", expected, self.sampling.kind)
+    def planned_sampling(self, units: int, *, is_declared: bool) -> FederatedSampling | FederatedCyclicSampling:
         if self.nodes > units:
             raise InvalidParameter("nodes", f"<= the {units} units of privacy", self.nodes)
-        return FederatedSampling(nodes=self.nodes, records=units, expected_batch_size=self.expected_batch_size, is_declared=is_declared)
+        nodes, batch = self.nodes, self.expected_batch_size
+        match self.sampling:
+            case PoissonSampler():
+                return FederatedSampling(nodes=nodes, records=units, expected_batch_size=batch, is_declared=is_declared)
+            case CyclicPoissonSampler() as asked:
+                groups, seed = asked.groups, asked.seed
+                return FederatedCyclicSampling(
+                    nodes=nodes, records=units, expected_batch_size=batch, groups=groups, seed=seed, is_declared=is_declared
+                )
+            case other:
+                expected = "poisson or cyclic_poisson in a federation: nodes' samples of other kinds have no guarantee that is proved here"
+                raise InvalidParameter("sampling", expected, other.kind)

@@ -12,8 +12,8 @@ from zetadp.trainer.data.base import DataRecipe, DataSetFacts
 from zetadp.trainer.specs.base import PrivacyTarget
 from zetadp.trainer.specs.execution_plan import Clipping, ClippingBound
 from zetadp.trainer.specs.network_training import FlatMethod, PerLayerMethod, SampledTraining
-from zetadp.trainer.specs.samplers import OnePlaceSampling, is_poisson
-from zetadp.trainer.specs.sampling import FederatedSampling
+from zetadp.trainer.specs.samplers import is_poisson
+from zetadp.trainer.specs.sampling import Sampling
 
 _Words = Annotated[str, Field(min_length=1, max_length=4000)]
 
@@ -166,7 +166,7 @@ class OwnModule(SampledTraining):
         del facts
         return self.clipping.clipping(self.clipping_bound)
 
-    def planned_sampling(self, units: int, *, is_declared: bool) -> OnePlaceSampling | FederatedSampling:
+    def planned_sampling(self, units: int, *, is_declared: bool) -> Sampling:
         if not is_poisson(self.sampling):
             raise InvalidParameter("sampling", "poisson in the caller's own program", self.sampling.kind)
         return super().planned_sampling(units, is_declared=is_declared)

@@ -15,7 +15,7 @@ from zetadp.app.certificates.words.kinds.base import History, Kind, Setting
 from zetadp.app.certificates.words.kinds.projection import projection_lines
 from zetadp.app.certificates.words.releases import NOISE, release_phrase, releases_of
 from zetadp.trainer.specs.execution_plan import AdaptiveClipping, Clipping, ExecutionPlan, LayerBoundsClipping
-from zetadp.trainer.specs.sampling import CyclicPoissonSampling, FederatedSampling, RandomAllocation
+from zetadp.trainer.specs.sampling import AtNodes, InTurns, RandomAllocation
 from zetadp.trainer.specs.strategy import BandedInverseStrategy, BandedStrategy, Strategy
 
 
@@ -28,12 +28,12 @@ class GradientSums(Kind):
 
     @property
     def proofs(self) -> tuple[str, ...]:
-        cyclic = ("banded_sums.md",) if isinstance(self.plan.sampling, CyclicPoissonSampling) else ()
+        cyclic = ("banded_sums.md",) if isinstance(self.plan.sampling, InTurns) else ()
         return ("clipped_sum.md", *cyclic, *(shares.PROOFS if self.plan.aggregation is not None else ()))
 
     @property
     def _is_federated(self) -> bool:
-        return isinstance(self.plan.sampling, FederatedSampling)
+        return isinstance(self.plan.sampling, AtNodes)
 
     def released(self, setting: Setting) -> str:
         computed = wording.POST_PROCESSING if self.plan.aggregation is None else shares.POST_PROCESSING
@@ -69,9 +69,11 @@ class GradientSums(Kind):
 
     def lines(self, setting: Setting, history: History) -> Iterator[str]:
         plan, sampling = self.plan, self.plan.sampling
-        if isinstance(sampling, FederatedSampling):
+        if isinstance(sampling, AtNodes):
             yield f"Nodes: {sampling.nodes}, each with units of its own. {sentence(wording.PARTICIPATION)}"
             yield f"  {sentence(wording.NODE_NOISE if plan.aggregation is None else shares.noise(plan))}"
+            if plan.strategy is not None:
+                yield f"  {sentence(wording.NODE_STRATEGY)}"
         yield from _turns(plan, history.released)
         yield from (f"Noise: {line}." for line in self._noise(history))
         if plan.strategy is not None:
@@ -98,9 +100,7 @@ class GradientSums(Kind):
             units = joint if isinstance(plan.clipping, AdaptiveClipping) else ""
             least = shares.honest(plan)
             nodes = "" if not self._is_federated else " at each node" if least is None else f" in the shares of {least} nodes together"
-            turns = (
-                "; each time, the data are those of the group whose turn it is" if isinstance(plan.sampling, CyclicPoissonSampling) else ""
-            )
+            turns = "; each time, the data are those of the group whose turn it is" if isinstance(plan.sampling, InTurns) else ""
             if plan.strategy is not None and plan.strategy.is_one_release:
                 turns = f"; all {history.released} noisy sums together count as this one"
             yield f"{release_phrase(release, plan.unit, history.canaries)}{nodes}{turns}{units}"
@@ -112,7 +112,7 @@ class GradientSums(Kind):
 def _turns(plan: ExecutionPlan, released: int) -> Iterator[str]:
     """Which steps a unit can be in, where it isn't each of them."""
     match plan.sampling:
-        case CyclicPoissonSampling() as sampling:
+        case InTurns() as sampling:
             groups, turns = sampling.groups, -(-released // sampling.groups)
             yield (
                 f"Turns: {groups} groups of units have samples of their own, one after the other: a unit can be in at most {turns} of "
