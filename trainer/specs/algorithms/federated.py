@@ -116,16 +116,6 @@ class FederatedZetaDpSgd(BoundedTraining):
             # A secure sum's shares are on grids for one step's sum; a site's sums would have to outlive its process.
             raise InvalidParameter("noise", f"independent {where}", self.noise.kind)
 
-    def check_request(self) -> None:
-        super().check_request()
-        if self.noise.kind == "independent":
-            return
-        asked = self.sampling
-        least = self.noise.planned(self.steps, asked.groups).least_groups if isinstance(asked, CyclicPoissonSampler) else 1
-        if not isinstance(asked, CyclicPoissonSampler) or asked.groups < least:
-            got = f"{asked.kind} with {asked.groups} groups" if isinstance(asked, CyclicPoissonSampler) else asked.kind
-            raise InvalidParameter("sampling", f"cyclic_poisson with at least {least} groups", got)
-
     @classmethod
     def example(cls) -> Self:
         """Digits as phase pairs at four nodes."""
