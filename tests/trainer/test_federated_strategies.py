@@ -202,7 +202,6 @@ def test_buffered_noise_at_nodes_is_one_release_of_the_whole_run() -> None:
     [
         ({"sampling": {"kind": "poisson"}}, "noise must be independent with poisson samples"),
         ({"noise": {"kind": "banded", "bands": 4}}, "groups must be >= 4, the noise's bands, got 3"),
-        ({"sampling": {"kind": "random_allocation"}}, "noise must be independent with random_allocation samples"),
     ],
 )
 def test_noise_that_does_not_fit_the_samples_is_refused_with_the_request(changes: dict[str, Any], told: str) -> None:

@@ -363,6 +363,8 @@ def test_a_federation_takes_poisson_samples_alone(name: str, spec_json: dict[str
     document |= {"nodes": 2, "distribution_seed": 1, "server": {"kind": "sgd", "learning_rate": 0.1}, "sampling": SAMPLERS[name]}
     with pytest.raises(InvalidParameter, match="sampling must be poisson or cyclic_poisson in a federation"):
         FederatedZetaDpSgd.model_validate(document).plan()
+    with pytest.raises(InvalidParameter, match="sampling must be poisson or cyclic_poisson in a federation"):
+        FederatedZetaDpSgd.model_validate(document).check_request()
 
 
 def test_canaries_are_refused_where_they_would_crowd_the_sample(spec_json: dict[str, Any]) -> None:

@@ -19,6 +19,9 @@ from zetadp.trainer.specs.samplers import CyclicPoissonSampler, PoissonSampler
 from zetadp.trainer.specs.sampling import LARGEST_FEDERATION, FederatedCyclicSampling, FederatedSampling
 
 
+_SAMPLERS = "poisson or cyclic_poisson in a federation: nodes' samples of other kinds have no guarantee that is proved here"
+
+
 def _is_simulated(transport: object) -> bool:
     return transport == "simulated"
 
@@ -116,6 +119,11 @@ class FederatedZetaDpSgd(BoundedTraining):
             # A secure sum's shares are on grids for one step's sum; a site's sums would have to outlive its process.
             raise InvalidParameter("noise", f"independent {where}", self.noise.kind)
 
+    def check_request(self) -> None:
+        if not isinstance(self.sampling, PoissonSampler | CyclicPoissonSampler):
+            raise InvalidParameter("sampling", _SAMPLERS, self.sampling.kind)
+        super().check_request()
+
     @classmethod
     def example(cls) -> Self:
         """Digits as phase pairs at four nodes."""
@@ -157,5 +165,4 @@ class FederatedZetaDpSgd(BoundedTraining):
                     nodes=nodes, records=units, expected_batch_size=batch, groups=groups, seed=seed, is_declared=is_declared
                 )
             case other:
-                expected = "poisson or cyclic_poisson in a federation: nodes' samples of other kinds have no guarantee that is proved here"
-                raise InvalidParameter("sampling", expected, other.kind)
+                raise InvalidParameter("sampling", _SAMPLERS, other.kind)
