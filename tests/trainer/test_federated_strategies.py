@@ -60,6 +60,19 @@ class _Sum:
     within: int
 
 
+class _Member:
+    """A process of a team of two: the first one's vectors, in their order, reach the second."""
+
+    def __init__(self, rank: int, told: list[Tensor]) -> None:
+        self.rank, self.size, self._told = rank, 2, told
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        if self.rank == 0:
+            self._told.append(tensor.clone())
+            return tensor
+        return self._told.pop(0)
+
+
 @dataclass
 class _Federation:
     """Sums of fixed vectors at three nodes, everybody sampled in each of its group's turns, and everything that was seen of them."""
@@ -69,6 +82,7 @@ class _Federation:
     broken: float | None = None
     with_witness: bool = False
     is_complex: bool = True
+    team: Any = field(default_factory=Alone)
     sums: list[Tensor] = field(default_factory=list)
     rows: list[Tensor] = field(default_factory=list)
     noise: list[Tensor] = field(default_factory=list)
@@ -110,7 +124,7 @@ class _Federation:
         for node, units in enumerate(torch.arange(WITNESS).split(EACH)):
             more = [WITNESS] if self.with_witness and node == 1 else []
             sites.append(Site(torch.cat((units, torch.tensor(more, dtype=torch.int64))), SeededRandomness(node), groups))
-        loop = PrivateLoop(self, layout, plan, sites, descend, Alone(), self.deliver, watch=self)  # type: ignore[arg-type]
+        loop = PrivateLoop(self, layout, plan, sites, descend, self.team, self.deliver, watch=self)  # type: ignore[arg-type]
         state = TrainingState(0, torch.zeros(layout.coordinates), {}, BOUND)
         for _ in range(STEPS):
             state = loop.step(state)
@@ -145,6 +159,17 @@ def test_every_nodes_gradients_follow_from_its_own_releases_and_begin_anew_after
                 total[end - 1] -= sums[end - 1] + np.linalg.solve(part, noise[first:end])[-1]
     found = torch.stack(run.gradients).double().numpy() * (UNITS // GROUPS)
     assert np.allclose(found, total, rtol=0.0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("lost", LOST)
+def test_all_processes_of_a_team_take_the_same_gradients_from_what_the_first_one_releases(name: str, lost: str) -> None:
+    told: list[Tensor] = []
+    first, second = (_Federation(STRATEGIES[name], LOST[lost], team=_Member(rank, told)) for rank in (0, 1))
+    states = first.run(), second.run()
+    assert (len(first.rows), len(second.rows), len(told)) == (NODES * STEPS, 0, 0)
+    assert torch.equal(states[0].parameters, states[1].parameters)
+    assert states[0].parameters.any() == (lost != "all")
 
 
 @pytest.mark.parametrize("name", STRATEGIES)

@@ -18,7 +18,6 @@ from zetadp.trainer.specs.network_training import BoundedTraining, PublicHeldOut
 from zetadp.trainer.specs.samplers import CyclicPoissonSampler, PoissonSampler
 from zetadp.trainer.specs.sampling import LARGEST_FEDERATION, FederatedCyclicSampling, FederatedSampling
 
-
 _SAMPLERS = "poisson or cyclic_poisson in a federation: nodes' samples of other kinds have no guarantee that is proved here"
 
 
