@@ -12,6 +12,7 @@ from pydantic import Field
 from zetadp.trainer.specs.algorithms.comparison import Comparison
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
 from zetadp.trainer.specs.algorithms.own_module import OwnModule
+from zetadp.trainer.specs.algorithms.private_selection import PrivateSelection
 from zetadp.trainer.specs.algorithms.zeta_dp_sgd import ZetaDpSgd
 from zetadp.trainer.specs.base import RuntimeSpec, TrainingSpec
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
@@ -19,8 +20,8 @@ from zetadp.trainer.specs.plans import AnyPlan
 from zetadp.trainer.specs.registry import PARTS, AnyPartSpec
 from zetadp.trainer.specs.report import RunReport, TrainingEvent
 
-AnyTrainingSpec = Annotated[AnyPartSpec | Comparison, Field(discriminator="algorithm")]
-ALGORITHMS: tuple[type[TrainingSpec], ...] = (*PARTS, Comparison)
+AnyTrainingSpec = Annotated[AnyPartSpec | Comparison | PrivateSelection, Field(discriminator="algorithm")]
+ALGORITHMS: tuple[type[TrainingSpec], ...] = (*PARTS, Comparison, PrivateSelection)
 CERTIFIED: tuple[type[TrainingSpec], ...] = (*ALGORITHMS, OwnModule)
 """What a certificate may be about: what a service runs, and what a caller's own program trained."""
 

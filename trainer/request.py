@@ -9,6 +9,7 @@ from pydantic import StringConstraints
 from zetadp.mechanisms.base import Count, Value
 from zetadp.trainer import AnyTrainingSpec
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
+from zetadp.trainer.specs.algorithms.selection_plan import SelectionPlan
 from zetadp.trainer.specs.base import RuntimeSpec
 from zetadp.trainer.specs.plans import AnyPlan, ComparisonPlan
 
@@ -44,8 +45,9 @@ class RunSecret(Value):
 
 def why_not_repeatable(spec: AnyTrainingSpec, runtime: RuntimeSpec, plan: AnyPlan) -> str | None:
     """Why no auditor can repeat such a run from a secret that its plan is committed to; None if one can."""
-    if isinstance(plan, ComparisonPlan):
-        return "the trainings of a comparison would share their noise"
+    if isinstance(plan, ComparisonPlan | SelectionPlan):
+        is_selection = isinstance(plan, SelectionPlan)
+        return "whoever repeats it would see all runs" if is_selection else "the trainings of a comparison would share their noise"
     if runtime.processes != 1:
         return f"the run is shared by {runtime.processes} processes, and only one would draw from the key"
     if isinstance(spec, FederatedZetaDpSgd) and (found := _in_a_federation(spec)) is not None:

@@ -44,3 +44,6 @@ class ForkedPopen:
 
     def kill(self) -> None:
         """It has ended."""
+
+    def send_signal(self, _number: int) -> None:
+        """It has ended."""

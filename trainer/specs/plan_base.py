@@ -3,7 +3,9 @@ r"""What every plan states about its run. The union of plans is in ``trainer.spe
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import StringConstraints
 
 from zetadp.accountants.events import Event
 from zetadp.mechanisms import AnyMechanism
@@ -12,6 +14,8 @@ from zetadp.mechanisms.base import PrivacyUnit, Value
 if TYPE_CHECKING:
     from zetadp.trainer.specs.execution_plan import PrivateEvaluation
     from zetadp.trainer.specs.plans import ComparedPlan
+
+PartName = Annotated[str, StringConstraints(strict=True, pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
 
 
 class Stated:

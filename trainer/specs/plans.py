@@ -1,7 +1,7 @@
 r"""THE UNION of plans: what every kind of training releases, and the event that is accounted for it. Free of torch.
 
-An ``ExecutionPlan`` releases a noisy sum in every step. The plans here release once, release nothing private, or are several plans in
-sequence. ``Plan`` says what they have in common.
+An ``ExecutionPlan`` releases a noisy sum in every step, a ``SelectionPlan`` the best of several runs of such a plan. The plans here
+release once, release nothing private, or are several plans in sequence. ``Plan`` says what they have in common.
 """
 
 # pyright: reportIncompatibleVariableOverride=false
@@ -17,10 +17,9 @@ from zetadp.accountants.events import Composed, Event, Grouped, NonPrivate, Rele
 from zetadp.mechanisms import AnyMechanism, DuchiLinf, Gaussian, Laplace, LocalGaussian, LocalLaplace
 from zetadp.mechanisms.base import Adjacency, Count, OpenProbability, Positive, PrivacyUnit, Value
 from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer.specs.algorithms.selection_plan import SelectionPlan
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
-from zetadp.trainer.specs.plan_base import Plan, SingleReleasePlan
-
-PartName = Annotated[str, StringConstraints(strict=True, pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
+from zetadp.trainer.specs.plan_base import PartName, Plan, SingleReleasePlan
 
 
 @final
@@ -333,6 +332,6 @@ def _composed(events: tuple[Event, ...]) -> Event:
 
 
 AnyPlan = Annotated[
-    ExecutionPlan | RecordReleasePlan | StatisticReleasePlan | FeatureReleasePlan | UnprotectedPlan | ComparisonPlan,
+    ExecutionPlan | RecordReleasePlan | StatisticReleasePlan | FeatureReleasePlan | UnprotectedPlan | ComparisonPlan | SelectionPlan,
     Field(discriminator="kind"),
 ]

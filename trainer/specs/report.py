@@ -20,6 +20,7 @@ from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.specs.algorithms.federation import MOST_SITES, SignedProposal, SiteRecord, SiteStanding
 from zetadp.trainer.specs.findings.attacks import AttackFindings
 from zetadp.trainer.specs.findings.runs import CanaryFindings, NoiseFindings, SampleFindings
+from zetadp.trainer.specs.plan_base import PartName
 
 Step = Annotated[int, Strict(), Field(ge=0, le=10**12)]
 
@@ -52,6 +53,13 @@ def _check_fractions(metrics: dict[MetricName, float] | None) -> None:
 
 
 @final
+class Selected(Value):
+    """The outcome of a private selection: the best run's candidate; None if no model came out, since there was no run or all failed."""
+
+    candidate: PartName | None = Field(default=None, exclude_if=is_absent)
+
+
+@final
 class RunReport(Value):
     r"""What a finished run did: the facts for a certificate.
 
@@ -72,7 +80,7 @@ class RunReport(Value):
       training_records: how many records were trained on.
       training_units: units of privacy among them: the records themselves, or users.
       checkpoints_released: states that were written to a checkpoint, over all attempts; the guarantee covers all of them.
-      parameters: number of real parameters; a complex one counts twice.
+      parameters: number of real parameters; a complex one counts twice. 0 where a private selection has no model.
       versions: of python, torch, numpy and zetadp.
       hardware: the processor or accelerator, and the number of threads.
       training_seconds: over all attempts, without what was lost; to a tenth of a second.
@@ -82,6 +90,10 @@ class RunReport(Value):
       attacks: the findings of attacks on sent features; None if there were none.
       sites: what became of every site's part, in their order, where they were connected over a network.
       proposal: what these sites agreed to; None where there are none.
+      selected: of a private selection, which candidate's model came out; else None. Nothing here is about any other run: steps, metrics,
+        parameters are the best one's, and no time, checkpoint or test is stated.
+    Raises:
+      ValidationError: no metrics or parameters although a model came out and was measured, or the reverse.
     """
 
     steps_released: Count
@@ -96,7 +108,7 @@ class RunReport(Value):
     training_records: Count
     training_units: Count
     checkpoints_released: Step
-    parameters: Count
+    parameters: Tally
     versions: dict[str, str]
     hardware: str
     training_seconds: NonNegative
@@ -107,11 +119,17 @@ class RunReport(Value):
     attacks: AttackFindings | None = Field(default=None, exclude_if=is_absent)
     sites: Annotated[tuple[SiteRecord, ...], Field(max_length=MOST_SITES, exclude_if=is_absent)] = ()
     proposal: SignedProposal | None = Field(default=None, exclude_if=is_absent)
+    selected: Selected | None = Field(default=None, exclude_if=is_absent)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if (self.held_out in {"none", "encoded"}) != (self.metrics is None):
-            raise InvalidParameter("metrics", "given if and only if held_out is 'public' or 'private'", self.held_out)
+        has_model = self.selected is None or self.selected.candidate is not None
+        if (self.held_out in {"none", "encoded"} or not has_model) != (self.metrics is None):
+            raise InvalidParameter("metrics", "given if and only if held_out is 'public' or 'private' and there is a model", self.held_out)
+        if has_model != (self.parameters > 0):
+            raise InvalidParameter("parameters", "0 if and only if there is no model", self.parameters)
+        if self.selected is not None and (self.checkpoints_released or self.training_seconds or self.noise_test or self.sample_test):
+            raise InvalidParameter("selected", "without checkpoints, seconds and tests, which may tell of other runs", self.selected)
         _check_fractions(self.metrics)
         return self
 

@@ -1,0 +1,344 @@
+"""Private selection: the best of a secret number of runs comes out, and nothing of the others, however it is stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import scipy
+from pydantic import ValidationError
+
+from tests.trainer.forked import ForkedPopen
+from zetadp import accountants
+from zetadp.accountants.events import Composed, RepeatedAndSelected
+from zetadp.mechanisms.declared.runs import GeometricRuns, PoissonRuns
+from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.trainer import RuntimeSpec, load_train
+from zetadp.trainer.algorithms.comparison.part import PartOutcome
+from zetadp.trainer.algorithms.private_selection import selected
+from zetadp.trainer.algorithms.private_selection.drawing import DRAWN, Drawn
+from zetadp.trainer.algorithms.private_selection.train import ENDED, RESULT, RUNS, SelectionResult
+from zetadp.trainer.engine.checkpoint import read_tensors
+from zetadp.trainer.engine.run import MODEL
+from zetadp.trainer.errors import CheckpointRefused, TrainingStopped
+from zetadp.trainer.request import TrainingRequest
+from zetadp.trainer.specs.algorithms.private_selection import PrivateSelection
+from zetadp.trainer.specs.algorithms.selection_plan import SelectionPlan
+from zetadp.trainer.specs.report import RunReport, TrainingEvent
+
+RUNTIME = RuntimeSpec(device="cpu", threads=1)
+LEFT = {ENDED, MODEL, RESULT}
+"""What a selection leaves, whatever happened in it."""
+SIGNIFICANT = 1e-6
+
+platform.processor()  # asks a process of its own, once, which no training stands in for
+
+
+def _document(**changes: Any) -> dict[str, Any]:
+    return PrivateSelection.example().model_dump(mode="json", exclude_none=True) | changes
+
+
+def _candidate(**changes: Any) -> dict[str, Any]:
+    return _document()["candidates"][0]["spec"] | {"steps": 6} | changes
+
+
+def _adam(rate: float) -> dict[str, Any]:
+    return {"kind": "adam", "learning_rate": rate}
+
+
+def _drawn(seed: int) -> tuple[int, ...]:
+    """What a selection with this seed draws: by the documented rule, not by the code that draws."""
+    secret = hashlib.sha256(f"zetadp private selection {seed}".encode()).hexdigest()
+    return Drawn(digest="", secret=secret, resumptions=0).candidates(PoissonRuns(mean=1.5), 2)
+
+
+@cache
+def _seed(runs: int) -> int:
+    """The first one by which there are so many runs, and both candidates are tried where there are several."""
+    return next(seed for seed in range(10_000) if len(found := _drawn(seed)) == runs and len(set(found)) == min(runs, 2))
+
+
+def _quick(runs: int, *rates: float) -> PrivateSelection:
+    candidates = [{"name": f"number-{n}", "spec": _candidate(optimizer=_adam(rate))} for n, rate in enumerate(rates or (0.001, 0.05))]
+    laws = {"runs": {"kind": "poisson", "mean": 1.5}, "reproducible": True, "seed": _seed(runs)}
+    return PrivateSelection.model_validate(_document(candidates=candidates, **laws))
+
+
+def _run(
+    spec: PrivateSelection, workdir: Path, heard: list[TrainingEvent] | None = None, should_stop: Callable[[], bool] = lambda: False
+) -> RunReport:
+    events: list[TrainingEvent] = [] if heard is None else heard
+    return load_train(spec)(spec, spec.plan(), RUNTIME, workdir, report=events.append, should_stop=should_stop)
+
+
+def _told(events: list[TrainingEvent]) -> list[object]:
+    """All that they say; epsilon to eight digits, since an accountant's answer has others after other questions to it."""
+    return [{name: float(f"{value:.7g}") if name == "epsilon" else value for name, value in event.model_dump().items()} for event in events]
+
+
+def _files(workdir: Path) -> set[str]:
+    return {str(path.relative_to(workdir)) for path in workdir.rglob("*") if path.is_file()}
+
+
+class Observed:
+    """One selection, and every run of it, as nobody outside sees them."""
+
+    def __init__(self, spec: PrivateSelection, workdir: Path) -> None:
+        self.spec, self.workdir, self.events = spec, workdir, list[TrainingEvent]()
+        self.reports: list[RunReport | None] = []
+        self.models: list[bytes] = []
+        original = selected._ended
+
+        def watched(folder: Path, *rest: Any) -> RunReport | None:
+            self.reports.append(found := original(folder, *rest))
+            self.models.append((folder / MODEL).read_bytes() if found is not None else b"")
+            return found
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(subprocess, "Popen", ForkedPopen)
+            patch.setattr(selected, "_ended", watched)
+            self.report = _run(spec, workdir, self.events)
+
+
+@pytest.fixture(scope="module")
+def observed(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Observed]:
+    """Selections of no run, and of four."""
+    return {runs: Observed(_quick(runs), tmp_path_factory.mktemp("selection")) for runs in (0, 4)}
+
+
+@pytest.fixture
+def _forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subprocess, "Popen", ForkedPopen)
+
+
+def test_the_most_accurate_runs_model_comes_out(observed: dict[int, Observed]) -> None:
+    seen = observed[4]
+    accuracies = [report.metrics["accuracy"] for report in seen.reports if report is not None and report.metrics is not None]
+    assert len(set(accuracies)) == len(accuracies) == 4
+    best = accuracies.index(max(accuracies))
+    assert seen.report.metrics == seen.reports[best].metrics
+    assert (seen.workdir / MODEL).read_bytes() == seen.models[best]
+    result = SelectionResult.model_validate_json((seen.workdir / RESULT).read_bytes())
+    name = f"number-{_drawn(_seed(4))[best]}"
+    assert (result.selected, result.metrics) == (name, seen.report.metrics)
+    assert seen.report.selected is not None
+    assert seen.report.selected.candidate == name
+
+
+def test_nothing_of_any_other_run_is_left(observed: dict[int, Observed]) -> None:
+    seen = observed[4]
+    assert _files(seen.workdir) == LEFT
+    left = b"".join((seen.workdir / name).read_bytes() for name in LEFT)
+    losing = [report for report in seen.reports if report is not None and report.metrics != seen.report.metrics]
+    assert len(losing) == 3
+    for report in losing:
+        assert not any(repr(value).encode() in left for value in (report.metrics or {}).values())
+
+
+def test_what_is_told_is_the_same_whatever_the_number_of_runs(observed: dict[int, Observed]) -> None:
+    none, four = observed[0], observed[4]
+    assert len(four.reports) == 4
+    assert not none.reports
+    assert _told(none.events) == _told(four.events)
+    assert [event.event for event in four.events] == ["started", "stage", "progress"]
+    assert _files(none.workdir) == _files(four.workdir) == LEFT
+    outcome = {"metrics", "parameters", "selected"}
+    assert none.report.model_dump(exclude=outcome) == four.report.model_dump(exclude=outcome)
+    assert (four.report.training_seconds, four.report.checkpoints_released) == (0.0, 0)
+
+
+def test_without_a_run_there_is_no_model_and_that_is_said(observed: dict[int, Observed]) -> None:
+    seen = observed[0]
+    header, tensors = read_tensors(seen.workdir / MODEL, "no model file")
+    assert (json.loads(header)["format"], tensors) == ("zetadp no model 1", {})
+    result = SelectionResult.model_validate_json((seen.workdir / RESULT).read_bytes())
+    assert (result.selected, result.metrics) == (None, {})
+    assert (seen.report.metrics, seen.report.parameters) == (None, 0)
+
+
+def test_runs_that_all_fail_look_as_none(observed: dict[int, Observed], tmp_path: Path) -> None:
+    seen = Observed(_quick(2, 1e36, 1e37), tmp_path)
+    assert seen.reports == [None, None]
+    assert _told(seen.events) == _told(observed[0].events)
+    assert _files(tmp_path) == LEFT
+    assert seen.report == observed[0].report
+    assert (tmp_path / MODEL).read_bytes() == (observed[0].workdir / MODEL).read_bytes()
+
+
+def test_a_run_that_fails_loses_against_one_that_does_not(tmp_path: Path) -> None:
+    seen = Observed(_quick(2, 0.01, 1e36), tmp_path)
+    assert sum(report is None for report in seen.reports) == 1
+    assert seen.report.selected is not None
+    assert seen.report.selected.candidate == "number-0"
+
+
+@pytest.mark.usefixtures("_forked")
+@pytest.mark.parametrize("test", ["noise_test", "sample_test"])
+def test_a_run_whose_noise_or_samples_are_not_as_claimed_ends_all(test: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    original = selected.outcome
+
+    def violated(folder: Path, request: TrainingRequest) -> PartOutcome | None:
+        if (found := original(folder, request)) is None:
+            return None
+        findings = getattr(found.report, test)
+        assert findings.status != "violated"
+        report = RunReport.model_construct(
+            **dict(found.report) | {test: type(findings).model_construct(**dict(findings) | {"status": "violated"})}
+        )
+        return PartOutcome.model_construct(report=report, measured=found.measured)
+
+    monkeypatch.setattr(selected, "outcome", violated)
+    for _ in range(2):  # nor at another attempt
+        with pytest.raises(selected.RunsDontHold, match="aren't as claimed"):
+            _run(_quick(2), tmp_path)
+    assert not (tmp_path / MODEL).exists()
+
+
+@pytest.mark.usefixtures("_forked")
+def test_a_stopped_selection_goes_on_with_the_same_runs(observed: dict[int, Observed], tmp_path: Path) -> None:
+    spec = observed[4].spec
+    with pytest.raises(TrainingStopped) as stopped:
+        _run(spec, tmp_path, should_stop=(tmp_path / RUNS / "2" / "result.json").exists)
+    assert stopped.value.step == 1
+    secret = Drawn.model_validate_json((tmp_path / RUNS / DRAWN).read_bytes()).secret
+    ended = (tmp_path / RUNS / "1" / "result.json").stat().st_mtime_ns
+    second = tmp_path / RUNS / "2" / "result.json"
+    with pytest.raises(TrainingStopped):
+        _run(spec, tmp_path, should_stop=second.exists)
+    assert Drawn.model_validate_json((tmp_path / RUNS / DRAWN).read_bytes()).secret == secret
+    assert (tmp_path / RUNS / "1" / "result.json").stat().st_mtime_ns == ended
+    again = _run(spec, tmp_path)
+    assert again.model_dump(exclude={"resumptions"}) == observed[4].report.model_dump(exclude={"resumptions"})
+    assert again.resumptions == 2
+    assert (tmp_path / MODEL).read_bytes() == (observed[4].workdir / MODEL).read_bytes()
+
+
+@pytest.mark.usefixtures("_forked")
+@pytest.mark.parametrize("damage", ["gone", "damaged", "other"])
+def test_without_what_was_drawn_no_second_selection_is_made(damage: str, tmp_path: Path) -> None:
+    spec = _quick(2)
+    with pytest.raises(TrainingStopped):
+        _run(spec, tmp_path, should_stop=(tmp_path / RUNS / "1" / "result.json").exists)
+    path = tmp_path / RUNS / DRAWN
+    if damage == "gone":
+        path.unlink()
+    elif damage == "damaged":
+        path.write_bytes(b"{}")
+    else:
+        spec = _quick(2, 0.02, 0.03)
+    with pytest.raises(CheckpointRefused, match="second selection" if damage != "other" else "for another spec"):
+        _run(spec, tmp_path)
+
+
+@pytest.mark.usefixtures("_forked")
+def test_one_killed_after_its_runs_were_deleted_ends_with_the_same_report(observed: dict[int, Observed], tmp_path: Path) -> None:
+    shutil.copytree(observed[4].workdir, tmp_path, dirs_exist_ok=True)
+    (tmp_path / RUNS / "1").mkdir(parents=True)  # a part of them was left
+    events: list[TrainingEvent] = []
+    assert _run(observed[4].spec, tmp_path, events) == observed[4].report
+    assert _told(events) == _told(observed[4].events)
+    assert not (tmp_path / RUNS).exists()
+
+
+def test_secrets_differ_and_candidates_are_drawn_uniformly_as_often_as_the_law_says() -> None:
+    law, count = GeometricRuns(mean=3.0), 5
+    secrets = [hashlib.sha256(f"secret {number}".encode()).hexdigest() for number in range(2000)]
+    drawn = [Drawn(digest="", secret=secret, resumptions=0).candidates(law, count) for secret in secrets]
+    picked = Counter(candidate for one in drawn for candidate in one)
+    assert set(picked) == set(range(count))
+    assert scipy.stats.chisquare(list(picked.values())).pvalue > SIGNIFICANT
+    lengths = Counter(min(len(one), 8) for one in drawn)
+    law_of = [float(scipy.stats.geom.pmf(k, 1.0 / 3.0)) for k in range(1, 8)]
+    expected = [len(drawn) * share for share in (*law_of, 1.0 - sum(law_of))]
+    found = [lengths[k] for k in range(1, 9)]
+    assert scipy.stats.chisquare(found, expected).pvalue > SIGNIFICANT
+    # A mean that is 30 % larger would be seen.
+    wrong = [float(scipy.stats.geom.pmf(k, 1.0 / 3.9)) for k in range(1, 8)]
+    assert scipy.stats.chisquare(found, [len(drawn) * share for share in (*wrong, 1.0 - sum(wrong))]).pvalue < SIGNIFICANT
+
+
+@pytest.mark.usefixtures("_forked")
+def test_the_number_of_runs_does_not_follow_from_the_spec(tmp_path: Path) -> None:
+    once = {"runs": {"kind": "geometric", "mean": 2.0}}  # at least
+    spec = PrivateSelection.model_validate(_document(candidates=[{"name": "one", "spec": _candidate()}], **once))
+    found: set[str] = set()
+    for name in ("one", "two"):
+        with pytest.raises(TrainingStopped):
+            _run(spec, tmp_path / name, should_stop=lambda: True)
+        found.add(Drawn.model_validate_json((tmp_path / name / RUNS / DRAWN).read_bytes()).secret)
+    assert len(found) == 2
+
+
+def _planned(*candidates: dict[str, Any], **changes: Any) -> SelectionPlan:
+    named = [{"name": f"number-{n}", "spec": spec} for n, spec in enumerate(candidates)]
+    return PrivateSelection.model_validate(_document(candidates=named, **changes)).plan()
+
+
+def _noise(multiplier: float) -> dict[str, Any]:
+    return {"privacy": {"adjacency": "add_remove", "unit": "record", "delta": 1e-5, "noise_multiplier": multiplier}}
+
+
+def test_the_event_is_the_selection_of_a_run_with_the_least_noise() -> None:
+    quiet, loud = _candidate(clipping_bound=0.25, **_noise(1.5)), _candidate(clipping_bound=3.0, **_noise(2.5))
+    plans = _planned(quiet, loud), _planned(loud, quiet)
+    alone = _planned(quiet).one_run
+    for plan in plans:
+        assert plan.event == RepeatedAndSelected(runs=PoissonRuns(mean=2.0), event=alone.event)
+    upper = accountants.profile(plans[0].event).epsilon_upper(1e-5)
+    assert accountants.profile(alone.event).epsilon_upper(1e-5) < upper
+    assert upper > accountants.profile(RepeatedAndSelected(runs=PoissonRuns(mean=2.0), event=_planned(loud).one_run.event)).epsilon_upper(
+        1e-5
+    )
+
+
+def test_counts_that_score_the_runs_are_in_each_runs_event() -> None:
+    counted = {"evaluation": {"kind": "private_accuracy", "noise_std": 20.0, "every_steps": 3}}
+    plan = _planned(_candidate(**_noise(2.0), **counted))
+    assert isinstance(plan.event, RepeatedAndSelected)
+    assert isinstance(plan.event.event, Composed)
+    assert plan.event.event.events[1].count == 2
+    plain = _planned(_candidate(**_noise(2.0)))
+    assert accountants.profile(plan.event).epsilon_upper(1e-5) > accountants.profile(plain.event).epsilon_upper(1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"steps": 7}, "candidates.number-1.steps must be that of number-0"),
+        ({"expected_batch_size": 100}, "candidates.number-1.sampling must be that of number-0"),
+        ({"evaluation": {"kind": "none"}}, r"candidates\[1\].spec.evaluation must be private_accuracy, or public_held_out"),
+        ({"reproducible": True, "seed": 1}, r"candidates\[1\].spec.reproducible must be false"),
+        ({"audit": {"kind": "canaries", "canaries": 100}}, r"candidates\[1\].spec.audit must be absent"),
+        ({"data": {"kind": "digits_phase_pairs", "split_seed": 1, "test_fraction": 0.2}}, "must be the selection's own data set"),
+        ({"evaluation": {"kind": "private_accuracy", "noise_std": 9.0, "every_steps": 3}}, "must be that of the first candidate"),
+    ],
+)
+def test_candidates_that_one_event_does_not_bound_are_refused(changes: dict[str, Any], told: str) -> None:
+    with pytest.raises((ValidationError, InvalidParameter), match=told):
+        _planned(_candidate(**_noise(2.0)), _candidate(**_noise(2.0)) | changes)
+
+
+@pytest.mark.parametrize(
+    ("runs", "told"),
+    [
+        ({"kind": "poisson", "mean": 1e4}, "runs.mean must be at most 1000"),
+        ({"kind": "truncated_negative_binomial", "mean": 50.0, "shape": -0.9}, "gamma is below 1e-05"),
+    ],
+)
+def test_laws_by_which_no_training_would_end_are_refused(runs: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValidationError, match=told):
+        PrivateSelection.model_validate(_document(runs=runs))
+
+
+def test_a_selection_is_no_candidate_of_another() -> None:
+    with pytest.raises(ValidationError, match="private_selection"):
+        PrivateSelection.model_validate(_document(candidates=[{"name": "inner", "spec": _document()}]))
