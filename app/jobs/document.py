@@ -70,6 +70,8 @@ def planned_units(stored: Mapping[str, Any]) -> int | None:
     plan = stored.get("plan")
     while plan is not None and "parts" in plan:  # of a comparison, whose parts all have the same units
         plan = plan["parts"][0]["plan"]
+    if plan is not None and "candidates" in plan:  # of a private selection, and so have these
+        plan = plan["candidates"][0]["plan"]
     if plan is None:
         return None
     return plan["sampling"]["records"] if "sampling" in plan else plan["units"] if "units" in plan else plan["records"]

@@ -14,6 +14,7 @@ from zetadp.app.recipes.schemas import DataAvailability, ProvenEpsilon, RecipeEn
 from zetadp.mechanisms import DuchiLinf
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.recipes import RECIPES, Recipe, recipe
+from zetadp.trainer.specs.algorithms.selection_plan import SelectionPlan
 from zetadp.trainer.specs.plans import AnyPlan, ComparisonPlan, UnprotectedPlan
 
 LABEL = "recipe"
@@ -102,7 +103,7 @@ def _pure(event: Event) -> float | None:
 
 def _multiplier(plan: AnyPlan) -> float | None:
     """Noise multiplier of the training; counts of held-out records have their own."""
-    if isinstance(plan, ComparisonPlan | UnprotectedPlan) or isinstance(plan.mechanism, DuchiLinf):
+    if isinstance(plan, ComparisonPlan | SelectionPlan | UnprotectedPlan) or isinstance(plan.mechanism, DuchiLinf):
         return None
     sensitivity = plan.mechanism.sensitivity
     # Noise of a pure guarantee is for an l1 norm, all other for an l2 norm.

@@ -157,6 +157,11 @@ def _comparison(data: Document, *parts: tuple[str, Document]) -> Document:
     return {"algorithm": "comparison", "data": data, "parts": [{"name": name, "spec": spec} for name, spec in parts]}
 
 
+def _selection(*candidates: tuple[str, Document]) -> Document:
+    listed = [{"name": name, "spec": spec} for name, spec in candidates]
+    return {"algorithm": "private_selection", "data": DIGITS, "candidates": listed, "runs": {"kind": "poisson", "mean": 3.0}}
+
+
 KINDS: dict[str, Document] = {
     "spectral": SPECTRAL,
     "clipped_first": SPECTRAL | {"order": "clip_then_filter"},
@@ -183,6 +188,8 @@ KINDS: dict[str, Document] = {
         TABLE, ("spof", SPOF | {"method": _local("duchi_linf", 0.25)}), ("sums", SUMS | {"data": TABLE, "hidden": 2})
     ),
     "mixed_noise": _comparison(IMAGES, ("descent", _descent("gaussian", "add_remove")), ("sums", SUMS)),
+    "selection": _selection(("slow", SPECTRAL), ("fast", SPECTRAL | {"optimizer": SGD | {"learning_rate": 0.5}})),
+    "seeded_selection": _selection(("one", SPECTRAL)) | {"reproducible": True, "seed": 4},
 }
 """By name, what each asks for."""
 
@@ -194,6 +201,7 @@ UNGUARANTEED = (
     "sent_as_it_is",
     "seeded_noisy_rotation",
     "seeded_comparison",
+    "seeded_selection",
     "with_baseline",
     "many",
     "other_neighbours",

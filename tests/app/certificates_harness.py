@@ -31,10 +31,11 @@ from zetadp.trainer.sites.record import STATEMENTS, FederationRecord
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
 from zetadp.trainer.specs.algorithms.federation import Federation, SignedProposal, SiteRecord
 from zetadp.trainer.specs.algorithms.obfuscation import Obfuscation
+from zetadp.trainer.specs.algorithms.selection_plan import SelectionPlan
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
 from zetadp.trainer.specs.findings.attacks import AttackFigure, AttackFindings, AttackName, CurvePoint, Measure
 from zetadp.trainer.specs.obfuscation.methods import NoisyRotation
-from zetadp.trainer.specs.report import MetricName, RunReport
+from zetadp.trainer.specs.report import MetricName, RunReport, Selected
 from zetadp.trainer.specs.shares import share_grid
 
 Made = TypeVar("Made")
@@ -102,14 +103,15 @@ def run_of(document: dict[str, object], directory: Path) -> CertificateInput:
         test_records=facts.test_records,
         training_records=facts.training_records,
         training_units=plan.units,
-        checkpoints_released=3,
+        checkpoints_released=0 if isinstance(plan, SelectionPlan) else 3,
         parameters=PARAMETERS,
         versions={"torch": "2.13.0"},
         hardware="a processor, 1 thread",
-        training_seconds=3.4,
+        training_seconds=0.0 if isinstance(plan, SelectionPlan) else 3.4,
         attacks=_attacks(spec),
         sites=sites,
         proposal=proposal,
+        selected=Selected(candidate=plan.candidates[-1].name) if isinstance(plan, SelectionPlan) else None,
     )
     started = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
     finished = datetime(2026, 1, 2, 3, 5, 0, tzinfo=UTC)

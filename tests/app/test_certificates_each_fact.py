@@ -67,6 +67,13 @@ ALSO_FREE: dict[str, set[str]] = {
     "sums": {"plan.numbers"} | WHOM,
     "noisy_rotation": {"data.training_records", "run.attacks"} | WHOM,
     "baseline": {"plan.delta", "plan.unit", "run.random_origin"},  # nothing is guaranteed, to nobody
+    "selection": {
+        *(f"plan.candidates.plan.{name.removeprefix('plan.')}" for name in FILTER),
+        "plan.candidates.plan.projection",  # whether it is of Spectral-DP is in its spec alone
+        "plan.candidates.name",
+        "plan.candidates",
+        "plan.runs.mean",  # half of it, whose bracket meets the one that is stated
+    },
     "comparison": {
         *(f"plan.parts.plan.{name.removeprefix('plan.')}" for name in FILTER),
         "plan.parts.plan.sampling.is_declared",
@@ -84,6 +91,7 @@ TOLD: dict[str, set[str]] = {
     "spof_users": {"environment.precision"},
     "sums": {"environment.precision"},
     "baseline": {"errata"},  # it has no row
+    "selection": {"environment.training_seconds", "job.finished", "job.started", "run.checkpoints_released"},
 }
 """Of ``FREE``, what isn't free in certificates of these kinds."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,11 +15,13 @@ from zetadp.app.certificates.facts.guarantee import ApproximateDp, NoGuarantee
 from zetadp.app.certificates.facts.statement import PrivacyCertificate
 from zetadp.app.certificates.issuing import issue
 from zetadp.app.certificates.issuing.issue import CertificateInput, issue_certificate
+from zetadp.app.certificates.page.plain import describe
 from zetadp.app.certificates.signing.keys import PublicKeySet
-from zetadp.app.certificates.verification.verify import verify
+from zetadp.app.certificates.verification.verify import read, verify
 from zetadp.app.certificates.words.reading import Reading
 from zetadp.app.kit.settings import Settings
 from zetadp.trainer import ALGORITHMS
+from zetadp.trainer.specs.report import RunReport, Selected
 
 pytestmark = pytest.mark.usefixtures("table_of_kinds")
 
@@ -286,3 +289,47 @@ def test_a_certificate_that_nobody_could_read_is_refused(
     monkeypatch.setattr(issue, "MAXIMUM_BYTES", 4_000)
     with pytest.raises(CertificateRefused, match="the certificate's size was planned as 'at most 4000 bytes, as verifiers read'"):
         issue_certificate(finished["comparison"], settings)
+
+
+# Private selection
+
+
+def test_a_selection_says_which_candidate_came_out_and_how_the_choice_is_counted(texts: dict[str, str]) -> None:
+    text = texts["selection"]
+    assert "a secret number of runs, of Poisson law with mean 3.0, each with one of 2 candidates, drawn uniformly: slow, fast." in text
+    assert "Outcome: the model of a run with fast" in text
+    assert "how long the whole took isn't hidden from whoever watches the machine or the job" in text
+    assert "(choosing among the candidates doesn't: it is counted)" in text
+
+
+def test_a_selection_costs_more_than_one_run_and_less_than_as_many_as_are_expected(predicates: dict[str, PrivacyCertificate]) -> None:
+    selected, alone = predicates["selection"].guarantee, predicates["spectral"].guarantee
+    assert isinstance(selected, ApproximateDp)
+    assert isinstance(alone, ApproximateDp)
+    assert float(alone.epsilon) < float(selected.epsilon) < 1.5 * float(alone.epsilon)
+
+
+def test_a_selection_states_no_time(finished: dict[str, CertificateInput], predicates: dict[str, PrivacyCertificate]) -> None:
+    found = predicates["selection"]
+    assert finished["selection"].started < finished["selection"].finished
+    assert found.job.started == found.job.finished
+    assert (found.environment.training_seconds, found.run.checkpoints_released) == (0, 0)
+
+
+def test_a_selection_without_a_model_says_so_and_verifies(
+    finished: dict[str, CertificateInput], settings: Settings, keys: PublicKeySet
+) -> None:
+    run = finished["selection"]
+    empty = RunReport.model_validate(dict(run.report) | {"selected": Selected(), "metrics": None, "parameters": 0})
+    envelope = issue_certificate(replace(run, report=empty), settings)
+    assert verify(envelope, keys, None).verdict == "valid"
+    text = describe(read(envelope))
+    assert "Outcome: no model; there was no run, or all runs failed, and which of the two isn't told" in text
+    assert "Held-out records: no metrics, on 181 records" in text
+
+
+def test_a_selection_that_does_not_say_what_came_out_is_not_certified(finished: dict[str, CertificateInput], settings: Settings) -> None:
+    run = finished["selection"]
+    silent = RunReport.model_validate(dict(run.report) | {"selected": None})
+    with pytest.raises(CertificateRefused, match="whether a private selection says what came out"):
+        issue_certificate(replace(run, report=silent), settings)

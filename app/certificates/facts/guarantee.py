@@ -88,8 +88,11 @@ class ApproximateDp(Value):
 
     @property
     def accountant(self) -> str:
-        """The registry's name of the accountant that the upper end comes from: ``pld`` of ``pld(interval=0.0001)``."""
-        return self.route.partition("(")[0]
+        """The registry's name of the accountant that the upper end comes from: ``pld`` of ``pld(interval=0.0001)``.
+
+        Of a selection's route, ``selected(contour)``, that of a single run's profile.
+        """
+        return self.route.removeprefix("selected(").partition("(")[0].rstrip(")")
 
 
 @final

@@ -21,6 +21,7 @@ from zetadp.trainer.sites.forms import form_of
 from zetadp.trainer.sites.proposal import Proposal
 from zetadp.trainer.sites.record import STATEMENTS, checked_statements
 from zetadp.trainer.specs.algorithms.federated import FederatedZetaDpSgd
+from zetadp.trainer.specs.algorithms.selection_plan import SelectionPlan
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
 from zetadp.trainer.specs.report import RunReport
 
@@ -91,6 +92,7 @@ def check_run(given: CertificateInput, facts: DataSetFacts) -> None:
         ("the origin of the randomness", origin.value, report.random_origin.value),
         ("the number of canaries", audit and audit.canaries, report.audit and report.audit.canaries),
         ("the kind of made-up units", audit and audit.kind, report.audit and report.audit.kind),
+        ("whether a private selection says what came out", isinstance(plan, SelectionPlan), report.selected is not None),
         ("the sites", _sites_of(given.spec), tuple((site.name, site.key) for site in report.sites)),
         ("whether attacks were tried", given.spec.runs_attacks, report.attacks is not None),
         *(("the audit", "consistent", f"violated by {what}") for what in _violations(report)),

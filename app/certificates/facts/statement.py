@@ -36,7 +36,7 @@ from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import CERTIFIED, AnyPlan
 from zetadp.trainer.specs.algorithms.federation import MOST_SITES, SignedProposal, SiteRecord
 from zetadp.trainer.specs.plans import PartName
-from zetadp.trainer.specs.report import HeldOut, MetricName
+from zetadp.trainer.specs.report import HeldOut, MetricName, Selected
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "urn:zetadp:privacy-certificate:v1"
@@ -84,7 +84,7 @@ class JobFacts(Value):
     r"""Which run this was.
 
     Attributes:
-      started, finished: to the second.
+      started, finished: to the second. Of a private selection both are when it ended: how long it took would show how many runs there were.
       attempts: how often a worker started the job; 1 if nothing went wrong.
       resumptions: how often training continued from a checkpoint.
     """
@@ -140,7 +140,7 @@ class RunFacts(Value):
       steps_released: noisy sums released, by each node where there are nodes; of other kinds, steps done. Fewer than the plan's where a run
         in its caller's program stopped early: the event is that of the plan all the same.
       checkpoints_released: states written to a checkpoint, over all attempts.
-      parameters: real parameters of the model; a complex one counts twice.
+      parameters: real parameters of the model; a complex one counts twice. 0 where a private selection has no model.
       random_origin: where sampling and noise came from (never the seed).
       generator: how noise was computed from its keys.
       held_out: what became of the held-out records.
@@ -154,11 +154,12 @@ class RunFacts(Value):
       attacks: that were tried on obfuscated features; absent where there were none.
       sites: that a network connected, as their own statements say; absent where all was done in one place.
       proposal: what the operators of these sites signed, by its digests; absent as they are.
+      selected: which candidate came out of a private selection, if any; absent in other runs.
     """
 
     steps_released: Count
     checkpoints_released: Number
-    parameters: Count
+    parameters: Number
     random_origin: RandomOrigin
     generator: Words
     held_out: HeldOut
@@ -172,6 +173,7 @@ class RunFacts(Value):
     attacks: Annotated[AttackFacts | None, Field(exclude_if=is_absent)] = None
     sites: Annotated[tuple[SiteRecord, ...], Field(max_length=MOST_SITES, exclude_if=is_absent)] = ()
     proposal: Annotated[SignedProposal | None, Field(exclude_if=is_absent)] = None
+    selected: Annotated[Selected | None, Field(exclude_if=is_absent)] = None
 
 
 @final

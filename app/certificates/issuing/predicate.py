@@ -25,7 +25,7 @@ def predicate_of(given: CertificateInput, facts: DataSetFacts) -> PrivacyCertifi
         job=JobFacts(
             id=given.job_id,
             algorithm=given.spec.algorithm,
-            started=_whole_seconds(given.started),
+            started=_whole_seconds(given.finished if report.selected is not None else given.started),
             finished=_whole_seconds(given.finished),
             attempts=given.attempts,
             resumptions=report.resumptions,
@@ -57,6 +57,7 @@ def predicate_of(given: CertificateInput, facts: DataSetFacts) -> PrivacyCertifi
             attacks=attack_facts(report.attacks),
             sites=report.sites,
             proposal=report.proposal,
+            selected=report.selected,
         ),
         environment=Environment(
             versions=dict(sorted({**library_versions(), **report.versions}.items())),

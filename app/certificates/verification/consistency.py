@@ -17,6 +17,7 @@ from zetadp.app.certificates.words.kinds import kind_of
 from zetadp.mechanisms import PrivacyError, RandomOrigin
 from zetadp.trainer import CERTIFIED, AnyPlan, FederatedZetaDpSgd
 from zetadp.trainer.specs.algorithms.obfuscation import Obfuscation
+from zetadp.trainer.specs.algorithms.selection_plan import SelectionPlan
 from zetadp.trainer.specs.algorithms.spectral_dp import SpectralDp
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
 from zetadp.trainer.specs.plans import FeatureReleasePlan, RecordReleasePlan
@@ -129,21 +130,39 @@ def _run_problems(certificate: PrivacyCertificate) -> Iterator[str]:
         yield f"run.held_out: the certificate says {run.held_out!r}; it is 'private' if and only if the plan has counts"
     if plan.protects_held_out != (run.held_out == "encoded"):
         yield f"run.held_out: the certificate says {run.held_out!r}; it is 'encoded' if and only if the plan has features"
-    if (run.metrics is None) != (run.held_out in {"none", "encoded"}):
+    has_model = run.selected is None or run.selected.candidate is not None
+    if (run.metrics is None) != (run.held_out in {"none", "encoded"} or not has_model):
         yield f"run.metrics: must be stated if and only if something was measured, got held_out {run.held_out!r}"
     for name, value in (run.metrics or {}).items():
         if name in FRACTIONS and not 0 <= fraction(value) <= 1:
             yield f"run.metrics.{name} must be in [0, 1], got {value}"
         if run.held_out == "private" and name != "accuracy":
             yield f"run.metrics.{name}: counts of correct answers give an accuracy and nothing else"
+    if has_model != (run.parameters > 0):
+        yield f"run.parameters: {run.parameters}, but it is 0 if and only if no model came out"
+    yield from _selection_problems(certificate)
     yield from _audit_problems(certificate)
+
+
+def _selection_problems(certificate: PrivacyCertificate) -> Iterator[str]:
+    """A private selection names one of its candidates or none, and nothing that would tell of its runs."""
+    plan, run, job = certificate.plan, certificate.run, certificate.job
+    if (run.selected is not None) != isinstance(plan, SelectionPlan):
+        yield "run.selected: stated if and only if the plan is a private selection"
+    if run.selected is None or not isinstance(plan, SelectionPlan):
+        return
+    if (name := run.selected.candidate) is not None and name not in [candidate.name for candidate in plan.candidates]:
+        yield f"run.selected: {name} isn't among the plan's candidates"
+    told = run.checkpoints_released, run.noise_numbers or 0, run.samples or 0, certificate.environment.training_seconds
+    if any(told) or job.started != job.finished:
+        yield "run.selected: nothing is stated of a private selection's runs, but checkpoints, tests or times are"
 
 
 def _audit_problems(certificate: PrivacyCertificate) -> Iterator[str]:
     plan, run = certificate.plan, certificate.run
     if run.noise_numbers is not None and not plan.mechanisms:
         yield "run.noise_numbers: stated, but the plan claims no noise"
-    if run.averaged is not None and not any(isinstance(one, ExecutionPlan) for _, one in _single_plans(certificate)):
+    if run.averaged is not None and not any(isinstance(one, ExecutionPlan | SelectionPlan) for _, one in _single_plans(certificate)):
         yield "run.averaged: stated, but only models of noisy sums are running means"
     if run.samples is not None and not any(isinstance(one, ExecutionPlan) for _, one in _single_plans(certificate)):
         yield "run.samples: stated, but only noisy sums are of samples"

@@ -24,6 +24,7 @@ from zetadp.app.certificates.words.releases import ADJACENCY_MEANING, Drawn, lar
 from zetadp.mechanisms.base import Adjacency
 from zetadp.mechanisms.errata import Erratum, erratum
 from zetadp.trainer import CERTIFIED
+from zetadp.trainer.specs.algorithms.selection_plan import SelectionPlan
 from zetadp.trainer.specs.base import TrainingSpec
 from zetadp.trainer.specs.execution_plan import ExecutionPlan
 from zetadp.trainer.specs.models import weights
@@ -92,8 +93,13 @@ class Reading:
 
     @cached_property
     def releases(self) -> tuple[Drawn, ...]:
-        """Every different release that was made, from the plan, which can always be counted; verification checks that the event is its."""
+        """Every different release that was made, from the plan, which can always be counted; verification checks that the event is its.
+
+        Of a private selection, those of one of its runs.
+        """
         plan, steps = self.certificate.plan, self.certificate.run.steps_released
+        if isinstance(plan, SelectionPlan):
+            return releases_of(plan.one_run.event)
         return releases_of((plan.cut_to(steps) if isinstance(plan, ExecutionPlan) else plan).event)
 
     @property
@@ -222,7 +228,8 @@ class Reading:
         counts = ""
         if private is not None:
             number = private.releases(run.steps_released, run.steps_released)
-            counts = f"; {number} counts with noise of standard deviation {exact(private.mechanism.std)}"
+            among = " in each run, of which the best run's last one came out," if isinstance(plan, SelectionPlan) else ""
+            counts = f"; {number} counts{among} with noise of standard deviation {exact(private.mechanism.std)}"
         names = ", ".join(f"{METRICS.get(name, name)} {float(value):.4g}" for name, value in (run.metrics or {}).items())
         names = f"for the first part, {names}" if names and self.certificate.parts else names
         which = f"{names or 'no metrics'}, on {self.certificate.data.test_records} records; {wording.EVALUATION[setting.held_out]}{counts}"
@@ -236,6 +243,7 @@ class Reading:
             test_records=self.certificate.data.test_records,
             restarts=again if job.attempts > 1 else "",
             canaries=0 if run.canaries is None else run.canaries.members,
+            selected=run.selected,
             checkpoints=f" Checkpoints: {run.checkpoints_released}, {self.kind.checkpoints(self.setting)}.",
         )
 

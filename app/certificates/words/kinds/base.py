@@ -10,7 +10,7 @@ from typing import ClassVar, Literal, final
 from zetadp.app.certificates.facts import wording
 from zetadp.app.certificates.facts.wording import ArithmeticName
 from zetadp.mechanisms import AnyMechanism
-from zetadp.trainer.specs.report import HeldOut
+from zetadp.trainer.specs.report import HeldOut, Selected
 
 
 @final
@@ -60,6 +60,7 @@ class History:
       test_records: held out.
       restarts, checkpoints: the words about them; empty for a part of a comparison.
       canaries: made-up records that took part.
+      selected: what came out of a private selection; None of anything else.
     """
 
     released: int
@@ -67,6 +68,7 @@ class History:
     restarts: str = ""
     checkpoints: str = ""
     canaries: int = 0
+    selected: Selected | None = None
 
 
 class Kind(ABC):

@@ -16,6 +16,7 @@ const NAMES = {
   obfuscation: "Obfuscated features",
   non_private: "Without privacy",
   comparison: "Comparison of several",
+  private_selection: "Private selection",
 };
 
 /** An algorithm by its name. */

@@ -53,7 +53,7 @@ export function showJob(job, units) {
   const asked = privacy && typeof privacy.epsilon === "number";
   byId("guarantee").hidden = !asked;
   byId("no-guarantee").hidden = job === null || Boolean(asked);
-  byId("no-guarantee").textContent = `${job && compared(job.spec) ? COMPARED : GIVEN} ${LATER}`;
+  byId("no-guarantee").textContent = `${job && compared(job.spec) ? COMPARED : job && selected(job.spec) ? SELECTED : GIVEN} ${LATER}`;
   byId("review").textContent = job === null ? "Choose a recipe first." : words(job, privacy);
   if (!asked) {
     forget();
@@ -117,6 +117,7 @@ const meaning = later(async ({ epsilon, delta, adjacency, unit }, units) => {
 
 const GIVEN = "Here the noise is given, not epsilon: change it in the JSON.";
 const COMPARED = "A comparison's guarantee is for all its runs together. The epsilons of single runs stand in the JSON.";
+const SELECTED = "A private selection's guarantee counts the choice among its candidates. The epsilons of single runs stand in the JSON.";
 const LATER = "The job's page says what it guarantees before anything is released.";
 
 /** How many trainings a comparison is; NaN where its JSON doesn't say. */
@@ -133,12 +134,18 @@ function compared(spec) {
   return `What it guarantees follows from all runs together: ${times}, each counted, repetitions too.${runs === 1 ? "" : " That is weaker than each run alone."}`;
 }
 
+/** What a private selection's guarantee counts; null for anything else. */
+function selected(spec) {
+  if (spec.algorithm !== "private_selection") return null;
+  return "What it guarantees counts the choice of the best run: that is weaker than one run alone, and doesn't depend on how many candidates there are.";
+}
+
 function words({ spec, ledger }, privacy) {
   const steps = number(spec.steps) > 0 ? ` for ${spec.steps} steps` : "";
   const data = spec.data?.kind === "uploaded" ? "your data set" : String(spec.data?.kind || "its data").replaceAll("_", " ");
   const asks = privacy && typeof privacy.epsilon === "number";
   const stated = asks && isWhole(privacy) ? `If it succeeds, its certificate states at most epsilon ${privacy.epsilon} at delta ${privacy.delta} for each ${spelled(privacy.unit)}.` : "What it has to guarantee isn't complete yet.";
-  const guarantee = asks ? stated : (compared(spec) ?? "What it guarantees follows from its noise.");
+  const guarantee = asks ? stated : (compared(spec) ?? selected(spec) ?? "What it guarantees follows from its noise.");
   return `Runs ${algorithmName(spec.algorithm)} on ${data}${steps}. ${guarantee} ${ledger ? "Its cost is reserved from the budget first." : "No budget is charged."} Before it starts, a worker works out its noise; if the data don't fit, it fails and says why.`;
 }
 
