@@ -50,6 +50,9 @@ LISTED: dict[str, dict[str, str]] = {
         "train": "Run FILE, a Python program that calls zetadp.train, and show its progress. After Ctrl-C the same command goes on.",
         "gpu-selftest": "Compare what a device computes with known answers, the processor's and float64's: cipher, noise, products, sums.",
     },
+    "tune": {
+        "tune": "Try settings on public data, in this process, and tell what a private selection among them would cost instead.",
+    },
     "certify": {
         "certificate": "Save a job's certificate, model and spec to a folder, with the service's public keys, the proofs that it and its "
         "plan are in\nits log, and the list of revoked keys; print the certificate in words.",

@@ -44,7 +44,7 @@ def recipe_submission(client: Client, name: str, changes: Sequence[str]) -> JobS
     body = client.recipe(name).model_dump(mode="json")
     try:
         for change in changes:
-            _set(body, change)
+            set_in(body, change)
     except InvalidParameter as refused:
         fail(str(refused), Exit.USAGE)
     try:
@@ -54,8 +54,8 @@ def recipe_submission(client: Client, name: str, changes: Sequence[str]) -> JobS
         raise AssertionError from invalid  # fail() leaves
 
 
-def _set(body: dict[str, Any], change: str) -> None:
-    """Apply one change to the body.
+def set_in(body: dict[str, Any], change: str) -> None:
+    """Apply one change, of the form ``path=value``, to the body of a job.
 
     Raises:
       InvalidParameter: it isn't of the form, or its path leads through something that has no parts.
