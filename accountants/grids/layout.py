@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zetadp.accountants.grids.grid import Floats
-from zetadp.accountants.grids.losses import Losses, losses_of
+from zetadp.accountants.grids.losses import Losses, losses_of, spread
 from zetadp.accountants.grids.powers import Both, power_of_both, product_of_both
 from zetadp.accountants.largest_loss import least_loss
 from zetadp.accountants.pairs import Pair
@@ -53,23 +53,16 @@ _SMALLER_TILTS, _MORE_NATS = (0.7, 0.5, 0.35, 0.25), 10.0
 
 _BULK_TILTS = np.geomspace(1.0, 60.0, 16)
 
+_FLATTEST, _HARDLY = 0.03, 3.0
+"""The least tilt over the losses' scale, if the tilted law is at most so far above delta as a logarithm: where a few jumps decide, delta is
+a staircase, flat between two numbers of jumps, and the window for a tilt as small as its slope would be far longer than all losses."""
+
 Before: TypeAlias = Callable[[Floats, Floats], NDArray[np.bool_]]
 
 _LOG_CUT = math.log(1e-8)
 
 _EDGE_NATS = 21.0
 """-log of the share of delta that may come from beyond each edge of the window, or from beyond the kernel."""
-
-
-def _spread(places: Floats, weights: Floats) -> Floats:
-    """Weights at real places moved to ``_COARSE_POINTS`` cyclic lattice points by cubic interpolation, which keeps three moments."""
-    whole = np.floor(places)
-    s, index = places - whole, whole.astype(int)
-    shares = (-s * (s - 1) * (s - 2) / 6, (s + 1) * (s - 1) * (s - 2) / 2, -(s + 1) * s * (s - 2) / 2, (s + 1) * s * (s - 1) / 6)
-    law = np.zeros(_COARSE_POINTS)
-    for offset, share in enumerate(shares, -1):
-        law += np.bincount((index + offset) % _COARSE_POINTS, weights * share, _COARSE_POINTS)
-    return law
 
 
 @final
@@ -272,13 +265,13 @@ class Estimates:
             if not slope > 0.0:
                 # delta is 1 up to rounding here, so there is nothing to correct the approximation with.
                 return saddle
-            tilt = min(max(float(slope), 1e-4 / self.scale), 1e7 / self.scale)
+            tilt = steepest = self._tilt_of(float(slope), epsilon, log_delta)
             value, _, variance = self.cumulants(tilt)
             size = self._size(tilt, value, epsilon, log_delta)
             for share in _SMALLER_TILTS:
                 if size is None or size - tilt * epsilon - log_delta <= self._spare + (0.0 if size == value else _MORE_NATS):
                     break
-                tilt = share * min(max(float(slope), 1e-4 / self.scale), 1e7 / self.scale)
+                tilt = share * steepest
                 value, _, variance = self.cumulants(tilt)
                 size = self._size(tilt, value, epsilon, log_delta)
             else:
@@ -292,6 +285,11 @@ class Estimates:
                 return moved
             saddle = moved
         return saddle
+
+    def _tilt_of(self, slope: float, epsilon: float, log_delta: float) -> float:
+        """The tilt that is delta's slope, or ``_FLATTEST`` where it is hardly worse."""
+        tilt, flattest = min(max(slope, 1e-4 / self.scale), 1e7 / self.scale), _FLATTEST / self.scale
+        return flattest if tilt < flattest and self.cumulants(flattest)[0] - flattest * epsilon < log_delta + _HARDLY else tilt
 
     def _gentlest(self, saddle: Saddle) -> Saddle:
         """The same with the tilt, out of a few, that needs the shortest window: a strong tilt raises far tails of sparse releases."""
@@ -326,7 +324,7 @@ class Estimates:
             weights = np.exp(leaf.log_weights + saddle.tilt * leaf.losses - log_moment)
             places, first = (leaf.losses - leaf.losses[0]) / step, 0 if split is None else int(np.searchsorted(leaf.losses, split.jump))
             # Without a split everything is a jump: the whole law then is what its jumps add.
-            parts = (np.fft.rfft(_spread(places[part], weights[part])) for part in (slice(0, first), slice(first, None)))
+            parts = (np.fft.rfft(spread(places[part], weights[part], _COARSE_POINTS)) for part in (slice(0, first), slice(first, None)))
             found = power_of_both((next(parts), next(parts)), count)
             both = found if both is None else product_of_both(both, found)
             start += count * float(leaf.losses[0])

@@ -178,3 +178,14 @@ def _shown(base: Losses, shown: float) -> Losses:
     place = int(np.searchsorted(base.losses, 0.0))
     logs = np.insert(base.log_weights + math.log(shown), place, math.log1p(-shown))
     return Losses(np.insert(base.losses, place, 0.0), logs, (*base.atoms[:1], 0.0, *base.atoms[1:]), base.low, base.high)
+
+
+def spread(places: Floats, weights: Floats, points: int) -> Floats:
+    """Weights at real places moved to so many cyclic lattice points by cubic interpolation, which keeps three moments."""
+    whole = np.floor(places)
+    s, index = places - whole, whole.astype(int)
+    shares = (-s * (s - 1) * (s - 2) / 6, (s + 1) * (s - 1) * (s - 2) / 2, -(s + 1) * s * (s - 2) / 2, (s + 1) * s * (s - 1) / 6)
+    law = np.zeros(points)
+    for offset, share in enumerate(shares, -1):
+        law += np.bincount((index + offset) % points, weights * share, points)
+    return law

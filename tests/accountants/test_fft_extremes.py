@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import mpmath
@@ -11,7 +12,7 @@ from scipy import special
 
 from tests.accountants.events import fixed_size, laplace, replace_one_gaussian, training
 from tests.selection import chosen
-from zetadp.accountants import Grouped, PoissonSampled, Repeated, profile
+from zetadp.accountants import Grouped, PoissonSampled, Release, Repeated, profile
 from zetadp.accountants.densities import GAUSSIAN
 from zetadp.accountants.densities.curve import log_ratio
 from zetadp.accountants.densities.mixtures import Mixture
@@ -22,6 +23,7 @@ from zetadp.accountants.grids.grid import GridLaw, _chain, _mended
 from zetadp.accountants.grids.layers import Plan
 from zetadp.accountants.grids.layout import Estimates
 from zetadp.accountants.pairs import widened
+from zetadp.mechanisms.declared import DiscreteLaplace
 from zetadp.mechanisms.errors import UnsupportedEvent
 
 
@@ -85,6 +87,39 @@ def test_losses_of_very_rare_samples_keep_their_digits_where_the_copy_is_likelie
         truth = [mpmath.log1p(mpmath.mpf(1e-40) * mpmath.expm1(mpmath.mpf(float(at)) - mpmath.mpf(0.5))) for at in x]
         assert all(abs(a - b) <= e for a, b, e in zip(loss.tolist(), truth, error.tolist(), strict=True))
     assert np.all(error <= 1e-13 * np.abs(loss) + 1e-54)
+
+
+def by_counts(epsilon, scale=0.2, moves=5, q=1e-3, count=1000):
+    """delta of samples with discrete Laplace noise: the loss takes six values, and all but the least two are rare enough to be counted."""
+    f = {x: math.tanh(0.5 / scale) * math.exp(-abs(x) / scale) for x in range(-40, 46)}
+    law = {}
+    for x, value in f.items():
+        p, place = (1.0 - q) * value + q * f.get(x - moves, 0.0), min(max(x, 0), moves)
+        law.setdefault(place, [0.0, math.log1p(q * math.expm1((abs(x) - abs(x - moves)) / scale))])[0] += p
+    often = law[0][0] + law[1][0]
+    usual = (law[0][0] * law[0][1] + law[1][0] * law[1][1]) / often
+    total = 0.0
+    for counts in itertools.product(range(8), range(3), range(4), range(25)):
+        rest = count - sum(counts)
+        log_p = math.lgamma(count + 1.0) - math.lgamma(rest + 1.0) + rest * math.log(often)
+        log_p += sum(k * math.log(law[place][0]) - math.lgamma(k + 1.0) for place, k in enumerate(counts, 2))
+        loss = rest * usual + sum(k * law[place][1] for place, k in enumerate(counts, 2))
+        total += math.exp(log_p) * max(-math.expm1(epsilon - loss), 0.0)
+    return total
+
+
+@pytest.mark.parametrize("first", [None, 1e-6, 0.3])
+def test_a_delta_between_two_numbers_of_jumps_is_found_whatever_was_asked_before(first):
+    # All of these brackets were [0, .6323], and others if an epsilon had been asked for first.
+    noise = DiscreteLaplace(scale=0.2, moves=5, adjacency="add_remove", unit="record")
+    found = profile(sampled(1e-3, Release(mechanism=noise), 1000))
+    if first is not None:
+        found.epsilon(first)
+    for epsilon in (1.0, 10.0, 20.0, 24.0):
+        bound, truth = found.delta(epsilon), by_counts(epsilon)
+        assert bound.lower <= truth * (1.0 + 1e-8)
+        assert truth * (1.0 - 1e-8) <= bound.upper
+        assert bound.log_upper - bound.log_lower <= 1e-4
 
 
 @pytest.mark.parametrize("place", [0, 2])

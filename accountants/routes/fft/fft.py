@@ -178,7 +178,6 @@ class FftProfile(PrivacyProfile):
         self._largest = [math.fsum(n * largest_loss(widened(pair)) for pair, n in side) * (1.0 + 8.0 * UNIT) for side in self._sides]
         self._width = max([WIDTH, *(pair.family.width for pair, _ in pairs)])
         self._kept: list[list[Layer]] = [[] for _ in self._sides]
-        self._silent: list[tuple[float, float]] = []
 
     @property
     def route(self) -> str:
@@ -238,12 +237,8 @@ class FftProfile(PrivacyProfile):
         if epsilon == math.inf:
             return DeltaBound(log_lower=-math.inf, log_upper=-math.inf, route=self.route)
         with within_floats(self.route):
-            known = self._silent_upper(epsilon)
-            low, high = known or log_delta_near_largest(self._sides, self._largest, epsilon, self._width) or self._log_delta(epsilon)
-        high = min(high, log_total_variation(self._parts))
-        if low == -math.inf and known is None:
-            self._silent.append((epsilon, high))
-        return DeltaBound(log_lower=low, log_upper=min(high, 0.0), route=self.route)
+            low, high = log_delta_near_largest(self._sides, self._largest, epsilon, self._width) or self._log_delta(epsilon)
+        return DeltaBound(log_lower=low, log_upper=min(high, log_total_variation(self._parts), 0.0), route=self.route)
 
     def log_delta_upper(self, epsilon: float) -> float:
         """The upper end alone, by laws above at the step that should do: those below cost more, and a trade-off asks dozens of times."""
@@ -258,15 +253,6 @@ class FftProfile(PrivacyProfile):
             ]
             high = _largest_upper(plans, epsilon)
         return min(high, log_total_variation(self._parts), 0.0)
-
-    def _silent_upper(self, epsilon: float) -> tuple[float, float] | None:
-        """Beyond an epsilon without a lower end (such as a largest loss), the upper ends of earlier laws are used and none is composed."""
-        bounds = [log_upper for at, log_upper in self._silent if at <= epsilon]
-        if not bounds:
-            return None
-        sides = [min((log_delta_bound(layer.upper, epsilon) for layer in kept), default=0.0) for kept in self._kept]
-        # delta falls: a bound at a smaller epsilon is also a bound here.
-        return -math.inf, min(*bounds, max(sides))
 
     def _log_delta(self, epsilon: float) -> tuple[float, float]:
         plans = [
@@ -291,7 +277,7 @@ class FftProfile(PrivacyProfile):
           plans: of each direction, at least one of them; None where delta is 0 for certain.
         """
         live = {index: plan for index, plan in enumerate(plans) if plan is not None}
-        found = {index: self._known(index, ends) for index in live}
+        found = {index: self._known(index, ends, aim) for index in live}
         steps = {index: plan.step(aim.least, aim.wider) for index, plan in live.items()}
         rough = dict.fromkeys(live, len(live) > 1)
         expected = max(plan.saddle.epsilon for plan in live.values())
@@ -323,12 +309,13 @@ class FftProfile(PrivacyProfile):
         self._kept[index] = [*self._kept[index][-_KEPT + 1 :], layer]
         return (*ends(layer), layer)
 
-    def _known(self, index: int, ends: Callable[[Layer], tuple[float, float]]) -> tuple[float, float, Layer] | None:
-        """The best answer of the laws composed before, if any of them has one."""
+    def _known(self, index: int, ends: Callable[[Layer], tuple[float, float]], aim: _Aim) -> tuple[float, float, Layer] | None:
+        """The best answer of the laws composed before, if one is good enough: what was asked before mustn't widen an answer."""
         answers = [(*ends(layer), layer) for layer in self._kept[index] if layer.lower is not None]
         # A law that was placed elsewhere may give no information here.
         answers = [answer for answer in answers if math.isfinite(answer[0]) and math.isfinite(answer[1])]
-        return min(answers, key=lambda answer: answer[1] - answer[0], default=None)
+        best = min(answers, key=lambda answer: answer[1] - answer[0], default=None)
+        return best if best is not None and best[1] - best[0] <= aim.share * best[1] + aim.fixed else None
 
     def derivation(self) -> tuple[Step, ...]:
         return (
