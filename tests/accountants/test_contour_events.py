@@ -349,3 +349,17 @@ def test_random_questions_are_answered_or_declined(events):
 def test_extreme_questions_are_answered_or_declined(event, delta):
     for epsilon in (0.0, 1e-3, 50.0):
         is_answered_or_declined(event, delta, epsilon)
+
+
+@pytest.mark.parametrize("count", [10**11, 10**12])
+def test_where_delta_at_zero_suffices_one_direction_is_enough(count):
+    # The direction of bounded losses has no answer at a tilt of 10^6: epsilon was [0, .16].
+    found = profile(training(1e-12, 1.0, count))
+    assert found.epsilon(1e-6).upper == 0.0
+    # A sum of so many small losses is normal: delta(0) = P(0 < L) - Q(0 < L), of variance T q^2 (e - 1).
+    zero, later = found.delta(0.0), found.delta(3e-8)
+    truth = math.log(1e-12 * math.sqrt(count * math.expm1(1.0)) / math.sqrt(2.0 * math.pi))
+    assert zero.log_lower <= truth + 1e-5
+    assert truth - 1e-5 <= zero.log_upper
+    assert zero.log_upper - zero.log_lower < 1e-4
+    assert later.log_upper <= zero.log_upper + 1e-9

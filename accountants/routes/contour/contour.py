@@ -86,6 +86,9 @@ class ContourProfile(PrivacyProfile):
             return 0.0, 0.0
         first, *others = self._sides(log_delta)
         low, high = first.epsilon(log_delta)
+        if high == 0.0:
+            # At epsilon 0 both directions have one delta, the total variation.
+            return 0.0, 0.0
         for side in others:
             side.start_from(first)
             if side.is_surely_below(low, log_delta):
@@ -124,14 +127,14 @@ class ContourProfile(PrivacyProfile):
                 break
             # A delta this small depends on outcomes that a smaller depth leaves out.
             depth *= 8.0
-        for side in others:
+        for side in others if epsilon > 0.0 else ():
             side.start_from(first)
             if side.log_delta_by_chernoff(epsilon) <= low:
                 continue
             try:
                 other_low, other_high = side.log_delta(epsilon)
             except TransformUnavailable:
-                other_low, other_high = -math.inf, side.log_delta_by_chernoff(epsilon)
+                other_low, other_high = -math.inf, min(side.log_delta_by_chernoff(epsilon), _total_variation(first))
             low, high = max(low, other_low), max(high, other_high)
         low = low - LOWER_SLACK * max(1.0, -low) if low > -math.inf else low
         return agreed("log delta", (low, high), (-math.inf, log_total_variation(self._parts)))
@@ -287,6 +290,14 @@ class _Side:
             guess = found
         low, high = contour.bracket(epsilon)  # pyright: ignore[reportPossiblyUnboundVariable]
         return low, min(high, self.log_delta_by_chernoff(epsilon))
+
+
+def _total_variation(side: _Side) -> float:
+    """log of delta at epsilon 0, which is the same in both directions and at least delta at any epsilon in either; or 0."""
+    try:
+        return side.log_delta(0.0)[1]
+    except TransformUnavailable:
+        return 0.0
 
 
 def _of_both(
