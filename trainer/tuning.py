@@ -6,7 +6,7 @@ Nothing here is private: whoever sees a result sees something about the data tha
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Final, final
@@ -115,11 +115,11 @@ def tried_on(
     except (PrivacyError, ValidationError, TrainingAborted) as failure:
         reason = failure.errors(include_url=False)[0]["msg"] if isinstance(failure, ValidationError) else str(failure)
         return Tried(settings=dict(settings), metrics={}, failed=" ".join(reason.split()))
-    return Tried(settings=dict(settings), metrics=dict(_means([report.metrics or {} for report in found])))
+    return Tried(settings=dict(settings), metrics=_means([report.metrics or {} for report in found]))
 
 
-def _means(metrics: Sequence[Mapping[MetricName, float]]) -> Iterator[tuple[MetricName, float]]:
-    yield from ((name, sum(one[name] for one in metrics) / len(metrics)) for name in metrics[0])
+def _means(metrics: Sequence[Mapping[MetricName, float]]) -> dict[MetricName, float]:
+    return {name: sum(one[name] for one in metrics) / len(metrics) for name in metrics[0]}
 
 
 def _unheard(_event: object) -> None:

@@ -181,6 +181,18 @@ def test_a_run_that_fails_loses_against_one_that_does_not(tmp_path: Path) -> Non
     assert seen.report.selected.candidate == "number-0"
 
 
+def test_private_held_out_records_score_the_runs_by_their_noisy_counts(tmp_path: Path) -> None:
+    counted = {"evaluation": {"kind": "private_accuracy", "noise_std": 5.0, "every_steps": 3}}
+    candidates = [{"name": f"number-{n}", "spec": _candidate(optimizer=_adam(rate), **counted)} for n, rate in enumerate((0.001, 0.05))]
+    laws = {"runs": {"kind": "poisson", "mean": 1.5}, "reproducible": True, "seed": _seed(2)}
+    seen = Observed(PrivateSelection.model_validate(_document(candidates=candidates, **laws)), tmp_path)
+    scores = [report.metrics["accuracy"] for report in seen.reports if report is not None and report.metrics is not None]
+    assert len(scores) == 2
+    assert seen.report.metrics == {"accuracy": max(scores)}
+    assert seen.report.held_out == "private"
+    assert _files(tmp_path) == LEFT
+
+
 @pytest.mark.usefixtures("_forked")
 @pytest.mark.parametrize("test", ["noise_test", "sample_test"])
 def test_a_run_whose_noise_or_samples_are_not_as_claimed_ends_all(test: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -113,8 +113,11 @@ function neighboursOf(part) {
   return found && typeof part.unit === "string" ? { ...found, unit: part.unit } : found;
 }
 
-/** The number of units that a plan states, itself or in its parts, which are all of the same; null where none does. */
-const unitsOf = (plan) => plan?.units ?? plan?.sampling?.records ?? plan?.records ?? (plan?.parts ? unitsOf(plan.parts[0].plan ?? plan.parts[0]) : null);
+/** The number of units that a plan states, itself or in its parts or candidates, which are all of the same; null where none does. */
+const unitsOf = (plan) => {
+  const part = (plan?.parts ?? plan?.candidates)?.[0];
+  return plan?.units ?? plan?.sampling?.records ?? plan?.records ?? (part ? unitsOf(part.plan ?? part) : null);
+};
 
 async function means({ guarantee, plan }) {
   const neighbours = neighboursOf(plan);
