@@ -252,6 +252,7 @@ SETTINGS: dict[str, Document] = {
     "declared_patients": PATIENTS | {"declared_units": 64},
     "per_layer": {"clipping": {"kind": "per_layer"}},
     "adaptive": {"clipping": {"kind": "adaptive", "quantile": 0.5, "learning_rate": 0.2, "count_share": 0.01}},
+    "scheduled": {"clipping": {"kind": "flat", "schedule": {"kind": "cosine", "final_share": 0.25}}},
     "private": PRIVATE,
     "unmeasured": {"evaluation": None},
     "federated_private": FEDERATED | PRIVATE,

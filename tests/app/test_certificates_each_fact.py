@@ -81,6 +81,7 @@ ALSO_FREE: dict[str, set[str]] = {
         "parts.by_itself.route",
         "parts.errata",
     },
+    "scheduled": {f"plan.clipping.{name}" for name in ("initial_bound", "schedule.final_share", "steps")} | WHOM,
 }
 """What else that is of some kinds."""
 

@@ -144,6 +144,8 @@ FIXED_SIZE = {"kind": "fixed_size", "records": 710, "expected_batch_size": 40}
             ("laplace", {"plan.clipping.kind": "flat"}, "statement", "laplace if and only if the clipping norm is l1"),
             ("per_layer", {"plan.clipping.quantile": 0.5}, "statement", "clipping.per_layer.quantile"),
             ("per_layer", {"plan.clipping.kind": "adaptive"}, "statement", "clipping.adaptive"),
+            ("scheduled", {"plan.clipping.kind": "flat"}, "statement", "clipping.flat"),
+            ("scheduled", {"plan.clipping.steps": 39}, "statement", "steps must be <= 39, those of the bound's schedule, got 40"),
             ("adaptive", {"plan.clipping.count_share": 1.5}, "statement", "count_share"),
             ("adaptive", {"plan.clipping.quantile": ABSENT}, "statement", "quantile"),
             # Held-out records

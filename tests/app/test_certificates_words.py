@@ -295,6 +295,14 @@ def test_adaptive_clipping_names_its_quantile_and_in_what_units_its_noise_is(tex
     assert "is the stated one times the step's bound, divided by the square root of 1 minus the count's share" in told
 
 
+def test_a_scheduled_bound_is_told_with_its_schedule_and_costs_what_a_constant_one_does(text: Texts, reading: Readings) -> None:
+    told = text("scheduled")
+    assert "to a bound that starts at 0.5 and falls along half a cosine to 0.25 of it, over 40 steps" in told
+    assert "standard deviation 2.0" in told
+    assert "in units of the step's clipping bound, not of the gradient" in told
+    assert reading("scheduled").certificate.guarantee == reading("plain").certificate.guarantee
+
+
 def test_adaptive_clipping_is_accounted_with_the_joint_vectors_sensitivity(reading: Readings) -> None:
     (noise,) = reading("adaptive").certificate.plan.mechanisms
     assert isinstance(noise, ComplexGaussian)

@@ -85,8 +85,15 @@ def test_the_optimizer_is_told_the_noise_of_a_step(spec_json: dict[str, Any]) ->
     assert Descent.of(federated, plan).noise_std == pytest.approx(plan.noise_std * 2.0 / (60.0 * 4.0))
 
 
-def test_noise_that_changes_from_step_to_step_is_refused(spec_json: dict[str, Any]) -> None:
-    adaptive = {"kind": "adaptive", "quantile": 0.5, "learning_rate": 0.2, "count_share": 0.05}
-    spec = ZetaDpSgd.model_validate(spec_json | {"optimizer": CORRECTED, "clipping": adaptive})
-    with pytest.raises(InvalidParameter, match="clipping must be flat or per_layer for corrected_adam"):
+@pytest.mark.parametrize(
+    "clipping",
+    [
+        {"kind": "adaptive", "quantile": 0.5, "learning_rate": 0.2, "count_share": 0.05},
+        {"kind": "flat", "schedule": {"kind": "cosine", "final_share": 0.5}},
+    ],
+    ids=["adaptive", "scheduled"],
+)
+def test_noise_that_changes_from_step_to_step_is_refused(clipping: dict[str, Any], spec_json: dict[str, Any]) -> None:
+    spec = ZetaDpSgd.model_validate(spec_json | {"optimizer": CORRECTED, "clipping": clipping})
+    with pytest.raises(InvalidParameter, match="clipping must be flat or per_layer without a schedule for corrected_adam"):
         spec.check_request()

@@ -15,7 +15,13 @@ from zetadp.accountants.events import Composed, PoissonSampled, Release, Repeate
 from zetadp.mechanisms import ComplexGaussian, Gaussian, InvalidParameter, Sensitivity
 from zetadp.trainer import ALGORITHMS, AnyTrainingSpec, ExecutionPlan, FederatedZetaDpSgd, TrainingSpec, ZetaDpSgd
 from zetadp.trainer.data import DataSetFacts
-from zetadp.trainer.specs.execution_plan import AdaptiveClipping, FlatClipping, PerLayerClipping, PrivateEvaluation
+from zetadp.trainer.specs.execution_plan import (
+    AdaptiveClipping,
+    FlatClipping,
+    PerLayerClipping,
+    PrivateEvaluation,
+    ScheduledClipping,
+)
 from zetadp.trainer.specs.plan_base import Plan
 from zetadp.trainer.specs.sampling import FederatedSampling, PoissonSampling
 
@@ -140,7 +146,7 @@ ADAPTED = AdaptiveClipping(initial_bound=0.3, quantile=0.5, learning_rate=0.2, c
     [
         (FlatClipping(bound=0.3), 0.2, r"mechanism\.sensitivity\.l2 must be the clipping bound 0\.3, got 0\.2"),
         (PerLayerClipping(bound=0.3), 0.2, r"mechanism\.sensitivity\.l2 must be the clipping bound 0\.3, got 0\.2"),
-        (ADAPTED, 0.3, r"mechanism\.sensitivity\.l2 must be the joint vector's sensitivity 1\.0, got 0\.3"),
+        (ADAPTED, 0.3, r"mechanism\.sensitivity\.l2 must be the sensitivity in units of the step's bound, 1\.0, got 0\.3"),
     ],
     ids=["flat", "per layer", "adaptive"],
 )
@@ -148,6 +154,42 @@ def test_a_mechanism_for_another_bound_is_refused(clipping: FlatClipping, l2: fl
     sampling = PoissonSampling(records=10, expected_batch_size=1)
     with pytest.raises(ValidationError, match=message):
         ExecutionPlan(sampling=sampling, clipping=clipping, mechanism=_mechanism(l2), steps=1, delta=1e-5)
+
+
+SCHEDULED = {"kind": "flat", "schedule": {"kind": "cosine", "final_share": 0.1}}
+
+
+def test_a_scheduled_bound_costs_what_a_constant_one_does_and_its_noise_is_in_units_of_it(spec_json: dict[str, Any]) -> None:
+    constant, plan = _spec(spec_json, steps=12).plan(), _spec(spec_json, steps=12, clipping=SCHEDULED).plan()
+    assert isinstance(plan.clipping, ScheduledClipping)
+    assert (plan.clipping.bound, plan.clipping.steps, plan.mechanism.sensitivity.l2) == (constant.clipping.bound, 12, 1.0)
+    assert plan.noise_std == pytest.approx(constant.noise_std / constant.clipping.bound, rel=1e-12)
+    assert accountants.profile(plan.event).epsilon_upper(1e-4) == pytest.approx(
+        accountants.profile(constant.event).epsilon_upper(1e-4), rel=1e-9
+    )
+    # A run that ends early keeps the schedule of the planned one.
+    assert plan.cut_to(5).clipping == plan.clipping
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"schedule": {"kind": "steps", "after": [5, 3]}}, "schedule.after must be ascending step numbers"),
+        ({"schedule": {"kind": "constant"}}, "'cosine', 'steps'"),
+        ({"schedule": {"kind": "steps", "after": [2], "gamma": 1e-12}}, "clipping.schedule must be one whose bounds are at least 1e-10"),
+    ],
+)
+def test_a_schedule_without_a_bound_for_every_step_is_refused_when_it_is_asked(
+    changes: dict[str, Any], told: str, spec_json: dict[str, Any]
+) -> None:
+    with pytest.raises((InvalidParameter, ValidationError), match=told):
+        _spec(spec_json, clipping={"kind": "flat"} | changes).check_request()
+
+
+def test_a_plan_of_more_steps_than_its_schedule_is_refused(spec_json: dict[str, Any]) -> None:
+    plan = _spec(spec_json, steps=12, clipping=SCHEDULED).plan()
+    with pytest.raises(ValidationError, match="steps must be <= 12, those of the bound's schedule, got 13"):
+        plan.cut_to(13)
 
 
 def test_an_evaluation_for_another_unit_is_refused() -> None:

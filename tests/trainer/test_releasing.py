@@ -20,7 +20,8 @@ from zetadp.trainer.engine import TorchSource
 from zetadp.trainer.engine.noise import releasing
 from zetadp.trainer.engine.noise.noise_watch import NoiseWatch
 from zetadp.trainer.engine.noise.releasing import LARGEST_BOUND, gradient, query, release
-from zetadp.trainer.specs.execution_plan import AdaptiveClipping, FlatClipping
+from zetadp.trainer.specs.descent import Cosine, FallingSchedule, StepDecay
+from zetadp.trainer.specs.execution_plan import AdaptiveClipping, FlatClipping, ScheduledClipping
 
 CPU = torch.device("cpu")
 ADAPTIVE = AdaptiveClipping(initial_bound=2.0, quantile=0.8, learning_rate=0.2, count_share=0.1)
@@ -129,6 +130,23 @@ def test_flat_clipping_releases_the_sum_itself_and_keeps_its_bound() -> None:
     assert query(clipping, clipped, 5, 2.0) is clipped.total
     found = gradient(clipping, clipped.total, 4, 2.0)
     assert (found.values.tolist(), found.next_bound) == ([0.0, 0.25, 0.5], 2.0)
+
+
+@pytest.mark.parametrize("schedule", [Cosine(final_share=0.25), StepDecay(after=(1, 2), gamma=0.5)])
+def test_a_scheduled_bound_is_a_function_of_the_step_that_no_unit_moves_a_release_beyond(schedule: FallingSchedule) -> None:
+    clipping = ScheduledClipping(initial_bound=2.0, schedule=schedule, steps=3)
+    bounds = [clipping.bound_in(step) for step in range(1, 5)]
+    cosine = [2.0, 2.0 * (0.25 + 0.75 * 0.75), 2.0 * (0.25 + 0.75 * 0.25)]
+    expected = cosine if isinstance(schedule, Cosine) else [2.0, 1.0, 0.5]
+    assert bounds == pytest.approx([*expected, expected[-1]], rel=1e-12)
+    assert clipping.bound == bounds[0]
+    unit = torch.full((4,), 3.0, dtype=torch.float64)
+    for bound in bounds:
+        vector = query(clipping, _clipped(unit[None], bound), 1, bound)
+        assert float(vector.norm()) == pytest.approx(clipping.sensitivity, rel=1e-12)
+        # Back in the gradient's units, the noise of 1 on the release with it.
+        found = gradient(clipping, vector + torch.tensor([1.0, 0.0, 0.0, 0.0], dtype=torch.float64), 10, bound)
+        assert found.values.tolist() == pytest.approx([0.15 * bound, 0.05 * bound, 0.05 * bound, 0.05 * bound], rel=1e-6)
 
 
 PARTED = [Gaussian(std=2.0, sensitivity=ONE), ComplexGaussian(std=2.0, sensitivity=ONE)]

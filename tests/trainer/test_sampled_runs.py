@@ -38,7 +38,6 @@ from zetadp.trainer.engine.noise.bands import BandedSums
 from zetadp.trainer.engine.noise.inverse_bands import InverseBandedSums
 from zetadp.trainer.engine.requests import request_digest
 from zetadp.trainer.errors import TrainingStopped
-from zetadp.trainer.specs import network_training
 from zetadp.trainer.specs.report import CheckpointWritten, TrainingEvent
 from zetadp.trainer.specs.sampling import (
     CyclicPoissonSampling,
@@ -57,6 +56,8 @@ SAMPLERS: dict[str, dict[str, Any]] = {
     "allocation": {"kind": "random_allocation"},
     "cyclic": {"kind": "cyclic_poisson", "groups": 3, "seed": 2},
 }
+BANDED = {"kind": "banded", "bands": 3}
+INVERSE = {"kind": "banded_inverse", "bands": 3}
 STEPS, LOT = 12, 100
 """An epoch of random allocation has seven steps, so that the last one isn't finished."""
 
@@ -201,9 +202,6 @@ def test_a_resumed_run_releases_nothing_more_in_the_epoch_that_it_interrupted(
 
 # Banded noise
 
-BANDED = {"kind": "banded", "bands": 3}
-INVERSE = {"kind": "banded_inverse", "bands": 3}
-
 
 class _Encoded:
     """What the loop gave to bands, step by step, and what noise was added to."""
@@ -299,50 +297,6 @@ def test_correlated_noise_that_is_too_large_for_the_network_is_refused_before_an
 
 
 # What is refused
-
-CYCLIC_TWO = {"kind": "cyclic_poisson", "groups": 2, "seed": 2}
-AUDIT = {"kind": "marks", "canaries": 1000}
-NO_TURNS = (
-    r"noise must be independent with {} samples \(correlated noise needs cyclic_poisson samples of at least {} groups, .*\), got '{}'"
-)
-
-
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"noise": BANDED}, NO_TURNS.format("poisson", 3, "banded")),
-        ({"noise": INVERSE}, NO_TURNS.format("poisson", 1, "banded_inverse")),
-        (
-            {"noise": {"kind": "lambda_cgd", "decay": 0.8}, "sampling": {"kind": "fixed_size"}},
-            NO_TURNS.format("fixed_size", 1, "lambda_cgd"),
-        ),
-        ({"noise": BANDED, "sampling": CYCLIC_TWO}, "sampling.groups must be >= 3, the noise's bands, got 2"),
-        (
-            {"noise": {"kind": "banded_inverse", "coefficients": [0.25, 0.5]}, "sampling": CYCLIC_TWO},
-            "noise.coefficients must be such that no column of the strategy matrix rises within 12 steps",
-        ),
-        (
-            {"sampling": {"kind": "truncated_poisson", "largest_batch": LOT - 1}},
-            f"sampling.largest_batch must be >= the {LOT} units expected in a sample, got {LOT - 1}",
-        ),
-        ({"sampling": {"kind": "fixed_size"}, "declared_units": 1000}, "declared_units must be absent with fixed_size samples"),
-        ({"sampling": CYCLIC_TWO, "declared_units": 150}, "expected_batch_size must be <= 75, one group's share of 150 units, got 100"),
-        ({"sampling": {"kind": "fixed_size"}, "audit": AUDIT}, "audit must be canaries with samples of a fixed size"),
-    ],
-)
-def test_what_no_data_set_makes_possible_is_refused_before_any_is_read(
-    changes: dict[str, Any], told: str, spec_json: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(network_training, "data_set_facts", lambda _data: pytest.fail("the data were read"))
-    spec = ZetaDpSgd.model_validate(spec_json | {"expected_batch_size": LOT, "steps": STEPS} | changes)
-    with pytest.raises((InvalidParameter, ValidationError), match=told):
-        spec.check_request()
-
-
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_what_some_data_set_makes_possible_is_not(name: str, spec_json: dict[str, Any]) -> None:
-    for noise in (BANDED, INVERSE) if name == "cyclic" else ({"kind": "independent"},):
-        _spec(spec_json, name, noise=noise).check_request()
 
 
 @pytest.mark.parametrize("name", ["truncated", "fixed size"])

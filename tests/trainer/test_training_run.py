@@ -263,12 +263,15 @@ def test_checkpoints_are_counted_over_all_attempts(spec: ZetaDpSgd, tmp_path: Pa
     assert report.checkpoints_released == sum(1 for event in events if isinstance(event, CheckpointWritten)) == 12
 
 
-@pytest.mark.parametrize("optimizer", thinned(["nadam", "rmsprop"], every=2))
-def test_a_resumed_run_with_adaptive_clipping_equals_an_uninterrupted_one(
-    spec_json: dict[str, Any], tmp_path: Path, optimizer: str
+SCHEDULED = {"kind": "flat", "schedule": {"kind": "cosine", "final_share": 0.1}}
+
+
+@pytest.mark.parametrize(("optimizer", "clipping"), thinned([("nadam", ADAPTIVE), ("rmsprop", ADAPTIVE), ("sgd", SCHEDULED)], every=2))
+def test_a_resumed_run_whose_bound_changes_equals_an_uninterrupted_one(
+    spec_json: dict[str, Any], tmp_path: Path, optimizer: str, clipping: dict[str, Any]
 ) -> None:
     schedule = {"kind": "cosine", "final_share": 0.1}
-    spec = _changed(spec_json, clipping=ADAPTIVE, optimizer={"kind": optimizer, "learning_rate": 0.01, "schedule": schedule})
+    spec = _changed(spec_json, clipping=clipping, optimizer={"kind": optimizer, "learning_rate": 0.01, "schedule": schedule})
     _run(spec, tmp_path / "whole")
     events: list[TrainingEvent] = []
     with pytest.raises(TrainingStopped):

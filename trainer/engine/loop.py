@@ -35,7 +35,7 @@ from zetadp.trainer.engine.noise.shared import SharedNoise
 from zetadp.trainer.engine.team.interface import Team
 from zetadp.trainer.engine.torch_seed import torch_seeded
 from zetadp.trainer.layers.flat_parameters import ParameterLayout
-from zetadp.trainer.specs.execution_plan import AdaptiveClipping, ExecutionPlan
+from zetadp.trainer.specs.execution_plan import ExecutionPlan, ScheduledClipping
 from zetadp.trainer.specs.strategy import BandedInverseStrategy, BandedStrategy, BufferedStrategy, Strategy
 
 OptimizerStep = Callable[[dict[str, Tensor], Tensor, Tensor, int], tuple[Tensor, dict[str, Tensor]]]
@@ -175,9 +175,9 @@ class PrivateLoop:
 
     @cached_property
     def _may_be_held(self) -> bool:
-        """Whether a number of a release may be larger than noise is added to; bounds of adaptive clipping are scaled to 1."""
+        """Whether a number of a release may be larger than noise is added to."""
         units = sum(len(site.units) for site in self.sites) + (0 if self.canaries is None else self.canaries.count)
-        bound = 1.0 if isinstance(self.plan.clipping, AdaptiveClipping) else self.plan.clipping.bound
+        bound = 1.0 if self.plan.clipping.IN_BOUNDS else self.plan.clipping.bound
         return self.plan.strategy is not None or releasing.may_be_held(self.plan.mechanism, units * bound)
 
     @property
@@ -190,7 +190,7 @@ class PrivateLoop:
         step = state.step + 1
         if any(sampler.is_lost(step) for sampler in self._samplers):
             # The step is charged and releases nothing.
-            return replace(state, step=step)
+            return replace(state, step=step, bound=self._next_bound(step, state.bound))
         if self.canaries is not None:
             self.canaries.prepare(step)
         arrived, seen = self._arrived(state)
@@ -205,7 +205,12 @@ class PrivateLoop:
         values = gradient.values if self.spectra is None else self.spectra.gradient(gradient.values)
         seen = self._seen(state, values)
         moved, optimizer_state = self.optimizer(state.optimizer, state.parameters, values, step)
-        return TrainingState(step, moved, optimizer_state, gradient.next_bound, seen)
+        return TrainingState(step, moved, optimizer_state, self._next_bound(step, gradient.next_bound), seen)
+
+    def _next_bound(self, step: int, following: float) -> float:
+        """Of the step after this one: a schedule's, or what followed from the releases."""
+        clipping = self.plan.clipping
+        return clipping.bound_in(step + 1) if isinstance(clipping, ScheduledClipping) else following
 
     def _seen(self, state: TrainingState, values: Tensor) -> Mapping[str, Tensor]:
         """What is known about the canaries after this release."""
@@ -327,7 +332,7 @@ class PrivateLoop:
     def _dtype(self) -> torch.dtype:
         """The type of sum and noise, from public numbers alone: the type that a sample's own sum happens to have would reveal its size."""
         canaries = 0.0 if self.canaries is None else self.canaries.count * self.plan.sampling.probability
-        narrow = self.plan.sampling.largest_expected_batch + canaries <= releasing.NARROW_LOT and self.plan.clipping.kind != "adaptive"
+        narrow = self.plan.sampling.largest_expected_batch + canaries <= releasing.NARROW_LOT and not self.plan.clipping.IN_BOUNDS
         return torch.float32 if narrow else torch.float64
 
 

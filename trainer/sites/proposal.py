@@ -52,6 +52,8 @@ class Proposal(Value):
             raise InvalidParameter("plan", "the spec's", self.plan.steps)
         if self.plan.strategy is not None or self.plan.projection is not None:
             raise InvalidParameter("plan", "of independent noise on the whole gradient", self.plan.kind)
+        if self.plan.clipping.IN_BOUNDS:
+            raise InvalidParameter("plan.clipping", "of a bound that stays the same: sites agree to one", self.plan.clipping.kind)
         if self.plan.aggregation != self.spec.aggregation:
             raise InvalidParameter("plan.aggregation", "the spec's", self.plan.aggregation)
         return self

@@ -1,4 +1,4 @@
-r"""Optimizers and learning rate schedules as values: how a released gradient is used. Post-processing; free of torch."""
+r"""Optimizers and schedules, of learning rates and clipping bounds, as values. Free of torch."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ StepNumber = Annotated[int, Strict(), Field(ge=1, le=10**9)]
 
 @final
 class Constant(Value):
-    """The same learning rate in every step."""
+    """The same value in every step."""
 
     kind: Literal["constant"] = "constant"
 
     def factor(self, step: int, steps: int) -> float:
-        """On the learning rate, in ``step`` (from 1) of ``steps``."""
+        """On the value, in ``step`` (from 1) of ``steps``."""
         del step, steps
         return 1.0
 
 
 @final
 class Cosine(Value):
-    """Falls from the full learning rate in the first step along half a cosine to ``final_share`` of it, reached just after the last."""
+    """Falls from the full value in the first step along half a cosine to ``final_share`` of it, reached just after the last."""
 
     kind: Literal["cosine"] = "cosine"
     final_share: Share = 0.0
 
     def factor(self, step: int, steps: int) -> float:
-        """On the learning rate, in ``step`` (from 1) of ``steps``."""
+        """On the value, in ``step`` (from 1) of ``steps``."""
         return self.final_share + (1.0 - self.final_share) * 0.5 * (1.0 + math.cos(math.pi * (step - 1) / steps))
 
 
 @final
 class StepDecay(Value):
-    """The learning rate is multiplied by ``gamma`` after each of the steps ``after``, in ascending order."""
+    """The value is multiplied by ``gamma`` after each of the steps ``after``, in ascending order."""
 
     kind: Literal["steps"] = "steps"
     after: Annotated[tuple[StepNumber, ...], Field(min_length=1, max_length=1000)]
@@ -51,15 +51,17 @@ class StepDecay(Value):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if any(second <= first for first, second in pairwise(self.after)):
-            raise InvalidParameter("optimizer.schedule.after", "ascending step numbers", self.after)
+            raise InvalidParameter("schedule.after", "ascending step numbers", self.after)
         return self
 
     def factor(self, step: int, steps: int) -> float:
-        """On the learning rate, in ``step`` (from 1) of ``steps``."""
+        """On the value, in ``step`` (from 1) of ``steps``."""
         del steps
         return self.gamma ** sum(1 for last in self.after if step > last)
 
 
+FallingSchedule = Annotated[Cosine | StepDecay, Field(discriminator="kind")]
+"""Of what changes over the steps."""
 Schedule = Annotated[Constant | Cosine | StepDecay, Field(discriminator="kind")]
 
 

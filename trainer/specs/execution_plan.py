@@ -17,6 +17,7 @@ from zetadp.mechanisms import AnyMechanism, ComplexGaussian, Gaussian, Laplace
 from zetadp.mechanisms.base import Adjacency, Count, OpenProbability, Positive, PrivacyUnit, Sensitivity, Value, is_absent
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.specs.algorithms.aggregation import SecureAggregation
+from zetadp.trainer.specs.descent import FallingSchedule
 from zetadp.trainer.specs.plan_base import Plan
 from zetadp.trainer.specs.projection import MOST_LAYERS, LayerName, SpectralProjection
 from zetadp.trainer.specs.sampling import FederatedSampling, InTurns, Sampling
@@ -32,6 +33,8 @@ class ClippingRule(Value, ABC):
 
     norm: ClassVar[Literal["l1", "l2"]] = "l2"
     """The norm that is bounded."""
+    IN_BOUNDS: ClassVar[bool] = False
+    """Whether a step releases in units of its own bound, so that a unit moves what is released by at most 1 in each."""
 
     @property
     @abstractmethod
@@ -84,6 +87,8 @@ class AdaptiveClipping(ClippingRule):
     Sources: Andrew, Thakkar, McMahan and Ramaswamy 2021, Algorithm 1; the joint vector makes their two noises one.
     """
 
+    IN_BOUNDS = True
+
     kind: Literal["adaptive"] = "adaptive"
     initial_bound: ClippingBound
     quantile: OpenProbability
@@ -94,6 +99,49 @@ class AdaptiveClipping(ClippingRule):
     def bound(self) -> float:
         """The first step's bound."""
         return self.initial_bound
+
+    @property
+    def sensitivity(self) -> float:
+        """l2 norm that one unit moves the released vector by, at most."""
+        return 1.0
+
+
+@final
+class ScheduledClipping(ClippingRule):
+    r"""Flat clipping to a bound B_t that is a public function of the step: initial_bound times the schedule's factor.
+
+    Step t releases (sum of clipped gradients) / B_t, which one unit moves by at most 1, so that the noise on the sum is B_t times the
+    mechanism's, and every step costs the same. Multiplying by B_t afterwards is post-processing.
+
+    Attributes:
+      initial_bound: B_1.
+      schedule: of the bound; never rises.
+      steps: of the whole run, over which the schedule is, also where a run ends before.
+    Raises:
+      ValidationError: the last step's bound is below 1e-10.
+    """
+
+    IN_BOUNDS = True
+
+    kind: Literal["scheduled"] = "scheduled"
+    initial_bound: ClippingBound
+    schedule: FallingSchedule
+    steps: Count
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.bound_in(self.steps) >= SMALLEST_BOUND:
+            raise InvalidParameter("clipping.schedule", f"one whose bounds are at least {SMALLEST_BOUND}", self.bound_in(self.steps))
+        return self
+
+    def bound_in(self, step: int) -> float:
+        """B_t of the step, from 1; after the last it stays."""
+        return self.initial_bound * self.schedule.factor(min(step, self.steps), self.steps)
+
+    @property
+    def bound(self) -> float:
+        """The first step's bound, the largest."""
+        return self.bound_in(1)
 
     @property
     def sensitivity(self) -> float:
@@ -160,7 +208,9 @@ class L1Clipping(ClippingRule):
         return self.bound
 
 
-Clipping = Annotated[FlatClipping | PerLayerClipping | AdaptiveClipping | LayerBoundsClipping | L1Clipping, Field(discriminator="kind")]
+Clipping = Annotated[
+    FlatClipping | PerLayerClipping | AdaptiveClipping | ScheduledClipping | LayerBoundsClipping | L1Clipping, Field(discriminator="kind")
+]
 
 
 def clipped_sensitivity(clipping: Clipping, adjacency: Adjacency, unit: PrivacyUnit) -> Sensitivity:
@@ -243,7 +293,7 @@ class ExecutionPlan(Plan):
         needed = clipped_sensitivity(self.clipping, stated.adjacency, stated.unit)
         if isinstance(self.mechanism, Laplace) != (self.clipping.norm == "l1"):
             raise InvalidParameter("mechanism", "laplace if and only if the clipping norm is l1", self.mechanism.kind)
-        what = "the joint vector's sensitivity" if isinstance(self.clipping, AdaptiveClipping) else "the clipping bound"
+        what = "the sensitivity in units of the step's bound," if self.clipping.IN_BOUNDS else "the clipping bound"
         for name in ("l2", "l1", "l2_contribution", "l1_contribution"):
             if getattr(needed, name) is not None and getattr(stated, name) != getattr(needed, name):
                 raise InvalidParameter(f"mechanism.sensitivity.{name}", f"{what} {getattr(needed, name)!r}", getattr(stated, name))
@@ -251,6 +301,8 @@ class ExecutionPlan(Plan):
         filtered = [] if self.projection is None else [layer.layer for layer in self.projection.layers]
         if bounded is not None and not set(filtered) <= set(bounded):
             raise InvalidParameter("projection.layers", f"among the layers that have a bound, {list(bounded)}", filtered)
+        if isinstance(self.clipping, ScheduledClipping) and self.steps > self.clipping.steps:
+            raise InvalidParameter("steps", f"<= {self.clipping.steps}, those of the bound's schedule", self.steps)
         if self.strategy is not None:
             _check_strategy(self.strategy, self.sampling, self.mechanism, self.steps)
         if self.aggregation is not None:
@@ -265,7 +317,7 @@ class ExecutionPlan(Plan):
         aggregation.check(self.sampling.nodes)
         if not _is_circular(self.mechanism):
             raise InvalidParameter("mechanism", "gaussian, or circular complex_gaussian, with secure aggregation", self.mechanism.kind)
-        if isinstance(self.clipping, AdaptiveClipping):
+        if self.clipping.IN_BOUNDS:
             raise InvalidParameter("clipping", "of a bound that stays the same, with secure aggregation", self.clipping.kind)
 
     @property

@@ -17,7 +17,7 @@ from zetadp.trainer.data import DataSetFacts, data_set_facts
 from zetadp.trainer.specs.algorithms.aggregation import SecureAggregation
 from zetadp.trainer.specs.augmentation import Augmentation
 from zetadp.trainer.specs.base import PositiveInt, PrivacyTarget, TrainingSpec
-from zetadp.trainer.specs.descent import AnyOptimizer, CorrectedAdam, ExponentialAveraging
+from zetadp.trainer.specs.descent import AnyOptimizer, CorrectedAdam, ExponentialAveraging, FallingSchedule
 from zetadp.trainer.specs.execution_plan import (
     AdaptiveClipping,
     Clipping,
@@ -26,6 +26,7 @@ from zetadp.trainer.specs.execution_plan import (
     FlatClipping,
     PerLayerClipping,
     PrivateEvaluation,
+    ScheduledClipping,
     clipped_sensitivity,
 )
 from zetadp.trainer.specs.findings.runs import AnyAudit
@@ -44,13 +45,16 @@ from zetadp.trainer.specs.units import check_split, check_split_rule, check_unit
 
 @final
 class FlatMethod(Value):
-    """A unit's whole gradient is clipped as one vector; ``clipping_bound`` is its bound."""
+    """A unit's whole gradient is clipped as one vector; ``clipping_bound`` is its bound, in the first step where it has a ``schedule``."""
 
     kind: Literal["flat"] = "flat"
+    schedule: FallingSchedule | None = Field(default=None, exclude_if=is_absent)
 
-    def clipping(self, bound: float) -> FlatClipping:
+    def clipping(self, bound: float, steps: int) -> FlatClipping | ScheduledClipping:
         """What the plan carries."""
-        return FlatClipping(bound=bound)
+        if self.schedule is None:
+            return FlatClipping(bound=bound)
+        return ScheduledClipping(initial_bound=bound, schedule=self.schedule, steps=steps)
 
 
 @final
@@ -59,7 +63,7 @@ class PerLayerMethod(Value):
 
     kind: Literal["per_layer"] = "per_layer"
 
-    def clipping(self, bound: float) -> PerLayerClipping:
+    def clipping(self, bound: float, _steps: int) -> PerLayerClipping:
         """What the plan carries."""
         return PerLayerClipping(bound=bound)
 
@@ -73,7 +77,7 @@ class AdaptiveMethod(Value):
     learning_rate: Annotated[float, Strict(), Field(gt=0.0, le=10.0, allow_inf_nan=False)]
     count_share: OpenProbability
 
-    def clipping(self, bound: float) -> AdaptiveClipping:
+    def clipping(self, bound: float, _steps: int) -> AdaptiveClipping:
         """What the plan carries."""
         return AdaptiveClipping(initial_bound=bound, quantile=self.quantile, learning_rate=self.learning_rate, count_share=self.count_share)
 
@@ -363,13 +367,15 @@ class BoundedTraining(NetworkTraining, ABC):
 
     def check_request(self) -> None:
         super().check_request()
-        if isinstance(self.clipping, AdaptiveMethod) and isinstance(self.descent, CorrectedAdam):
-            expected = "flat or per_layer for corrected_adam, which knows one standard deviation of the noise"
-            raise InvalidParameter("clipping", expected, self.clipping.kind)
+        # Where a schedule has no bound for every step this says so.
+        clipping = self.clipping.clipping(self.clipping_bound, self.steps)
+        if clipping.IN_BOUNDS and isinstance(self.descent, CorrectedAdam):
+            expected = "flat or per_layer without a schedule for corrected_adam, which knows one standard deviation of the noise"
+            raise InvalidParameter("clipping", expected, clipping.kind)
 
     def planned_clipping(self, facts: DataSetFacts) -> Clipping:
         del facts
-        return self.clipping.clipping(self.clipping_bound)
+        return self.clipping.clipping(self.clipping_bound, self.steps)
 
 
 def _calibrated(draft: ExecutionPlan, epsilon: float) -> float:

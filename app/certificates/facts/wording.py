@@ -73,6 +73,12 @@ CLIPPING = {
         "standard deviation is the stated one times the step's bound, divided by the square root of 1 minus the count's share); a gradient "
         "that isn't finite counts as zero"
     ),
+    "scheduled": (
+        "each {unit}'s whole gradient, all parameters as one vector of real pairs, is scaled down to a bound that is a public function of "
+        "the step; a step's sum is released in units of its bound: a {unit} moves it by at most 1 whatever the bound is, and the noise is "
+        "stated in these units (on the sum itself its standard deviation is the stated one times the step's bound); a gradient that isn't "
+        "finite counts as zero"
+    ),
     "layer_bounds": (
         "each trained layer has a bound of its own, and its part of a {unit}'s gradient is scaled down to that l2 norm if it is longer; "
         "the l2 norm of the whole is then at most the square root of the sum of the squared bounds, and the noise is calibrated to that; a "
@@ -270,7 +276,7 @@ EXACT: frozenset[ArithmeticName] = frozenset({"exact_normal", "exact_laplace"})
 ARITHMETIC: dict[ArithmeticName, str] = {
     "probed_gradient_sums": (
         "the run computed gradients {precision}, scaled them to 2^-8 below their bound, which is more than rounding of norms and sums can "
-        "move them (clipped_sum.md), and added them in float32, or in float64 where clipping is adaptive or a sample may be expected to "
+        "move them (clipped_sum.md), and added them in float32, or in float64 where the bound changes or a sample may be expected to "
         "hold more than 1024 units; before training, tests with made-up records on that machine showed no unit's gradient that had "
         "other bits with other units beside it, or that added more to the sum than the noise is calibrated to; that there is none isn't "
         "proved; where the network drops numbers at random, or records are varied at random, these draws are taken to be as good as "

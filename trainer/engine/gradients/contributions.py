@@ -15,7 +15,7 @@ from torch import Tensor
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.engine.gradients.clipping import ClippedSum
 from zetadp.trainer.engine.noise import releasing
-from zetadp.trainer.specs.execution_plan import AdaptiveClipping, ExecutionPlan
+from zetadp.trainer.specs.execution_plan import ExecutionPlan
 
 UNITS = 4
 
@@ -59,8 +59,8 @@ def check_contributions(clipped: Tried, plan: ExecutionPlan, bound: float) -> No
     given, order = plan.mechanism.sensitivity, 1 if plan.clipping.norm == "l1" else 2
     stated = (given.l1_contribution or given.l1) if order == 1 else (given.l2_contribution or given.l2)
     assert stated is not None  # the plan checked it against its clipping
-    # The joint vector of adaptive clipping is in units of the bound, whatever that is.
-    allowed = stated if isinstance(plan.clipping, AdaptiveClipping) else share * stated
+    # In units of the bound, whatever that is, or of the gradient.
+    allowed = stated if plan.clipping.IN_BOUNDS else share * stated
     rest = _released(summed, everybody, plan, bound, share)
     for unit in everybody.split(1):
         alone = _released(summed, unit, plan, bound, share)

@@ -18,7 +18,7 @@ from zetadp.mechanisms.sampling import grid_normal
 from zetadp.mechanisms.sampling.grid import FEW, LARGEST
 from zetadp.trainer.engine.noise.noise_watch import NoiseWatch
 from zetadp.trainer.engine.noise.torch_source import TorchSource
-from zetadp.trainer.specs.execution_plan import LARGEST_BOUND, SMALLEST_BOUND, AdaptiveClipping, Clipping
+from zetadp.trainer.specs.execution_plan import LARGEST_BOUND, SMALLEST_BOUND, AdaptiveClipping, Clipping, ScheduledClipping
 
 NARROW_LOT = 1024
 r"""Expected units in a sample up to which sum and noise are float32; beyond, float64.
@@ -52,7 +52,7 @@ class Clipped(Protocol):
 @final
 @dataclass(frozen=True)
 class Gradient:
-    """The released coordinates of the gradient, (coordinates,), and the bound of the next step."""
+    """The released coordinates of the gradient, (coordinates,), and the bound of the next step, if no schedule says another."""
 
     values: Tensor
     next_bound: float
@@ -63,8 +63,10 @@ def query(clipping: Clipping, clipped: Clipped, sampled: int, bound: float) -> T
 
     Args:
       sampled: units in the sample.
-      bound: C_t, the bound that the sample was clipped to.
+      bound: C_t, the bound that the sample was clipped to; where it is scheduled the sum is in units of it.
     """
+    if isinstance(clipping, ScheduledClipping):
+        return clipped.total.double() / bound
     if not isinstance(clipping, AdaptiveClipping):
         return clipped.total
     # In float64: the sum was clipped with a margin that covers its own rounding in float32, not that of another factor.
@@ -177,6 +179,8 @@ def gradient(clipping: Clipping, released: Tensor, divisor: int, bound: float, d
       bound: C_t.
       dtype: of the parameters.
     """
+    if isinstance(clipping, ScheduledClipping):
+        return Gradient(released.mul_(bound / divisor).to(dtype), bound)
     if not isinstance(clipping, AdaptiveClipping):
         return Gradient(released.mul_(1.0 / divisor).to(dtype), bound)  # a division takes twice as long
     share = clipping.count_share

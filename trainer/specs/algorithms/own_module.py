@@ -164,7 +164,7 @@ class OwnModule(SampledTraining):
 
     def planned_clipping(self, facts: DataSetFacts) -> Clipping:
         del facts
-        return self.clipping.clipping(self.clipping_bound)
+        return self.clipping.clipping(self.clipping_bound, self.steps)
 
     def planned_sampling(self, units: int, *, is_declared: bool) -> Sampling:
         if not is_poisson(self.sampling):

@@ -14,7 +14,8 @@ from zetadp.app.certificates.words import shares
 from zetadp.app.certificates.words.kinds.base import History, Kind, Setting
 from zetadp.app.certificates.words.kinds.projection import projection_lines
 from zetadp.app.certificates.words.releases import NOISE, release_phrase, releases_of
-from zetadp.trainer.specs.execution_plan import AdaptiveClipping, Clipping, ExecutionPlan, LayerBoundsClipping
+from zetadp.trainer.specs.descent import Cosine, FallingSchedule, StepDecay
+from zetadp.trainer.specs.execution_plan import AdaptiveClipping, Clipping, ExecutionPlan, LayerBoundsClipping, ScheduledClipping
 from zetadp.trainer.specs.sampling import AtNodes, InTurns, RandomAllocation
 from zetadp.trainer.specs.strategy import BandedInverseStrategy, BandedStrategy, Strategy
 
@@ -95,9 +96,8 @@ class GradientSums(Kind):
         plan = self.plan.cut_to(history.released)
         found = releases_of(plan.event)
         counts = 0 if plan.evaluation is None else plan.evaluation.releases(plan.steps, plan.steps)
-        joint = "; in units of the joint vector of sum and count, not of the gradient"
         for release in found[:-1] if counts else found:
-            units = joint if isinstance(plan.clipping, AdaptiveClipping) else ""
+            units = _UNITS.get(plan.clipping.kind, "")
             least = shares.honest(plan)
             nodes = "" if not self._is_federated else " at each node" if least is None else f" in the shares of {least} nodes together"
             turns = "; each time, the data are those of the group whose turn it is" if isinstance(plan.sampling, InTurns) else ""
@@ -107,6 +107,13 @@ class GradientSums(Kind):
         if counts and plan.evaluation is not None:
             noise = f"{NOISE[plan.evaluation.mechanism.kind]} of standard deviation {exact(plan.evaluation.mechanism.std)}"
             yield f"{counts} counts of correct answers among all {history.test_records} held-out records with {noise}"
+
+
+_UNITS = {
+    "adaptive": "; in units of the joint vector of sum and count, not of the gradient",
+    "scheduled": "; in units of the step's clipping bound, not of the gradient",
+}
+"""In what a release's noise is stated, by the kind of clipping, where it isn't that of the gradients' sum."""
 
 
 def _turns(plan: ExecutionPlan, released: int) -> Iterator[str]:
@@ -145,8 +152,18 @@ def _bounded(clipping: Clipping) -> str:
             f"to a bound that starts at {bound} and follows the {exact(clipping.quantile)} quantile of the norms; its count accounts for "
             f"{exact(clipping.count_share)} of the squared sensitivity"
         )
+    if isinstance(clipping, ScheduledClipping):
+        return f"to a bound that starts at {bound} and {_falls(clipping.schedule)}, over {clipping.steps} steps"
     if isinstance(clipping, LayerBoundsClipping):
         bounds = ", ".join(f"{exact(layer.bound)} for {layer.layer}" for layer in clipping.layers)
         return f"layer by layer ({bounds}), to an l2 norm of {bound} in all"
     norm = "l1" if clipping.kind == "l1" else "l2"
     return f"to an {norm} norm of {bound}" + (", shared by the layers" if clipping.kind == "per_layer" else "")
+
+
+def _falls(schedule: FallingSchedule) -> str:
+    match schedule:
+        case Cosine():
+            return f"falls along half a cosine to {exact(schedule.final_share)} of it"
+        case StepDecay():
+            return f"is multiplied by {exact(schedule.gamma)} after steps {', '.join(map(str, schedule.after))}"
