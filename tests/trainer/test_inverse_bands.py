@@ -50,6 +50,11 @@ def test_the_square_root_of_the_inverse_squares_to_the_matrix_of_differences() -
     assert strategy.coefficients[:4] == (1 / 2, 1 / 8, 1 / 16, 5 / 128)
 
 
+def test_the_square_roots_coefficients_serve_any_number_of_bands_over_long_runs() -> None:
+    for bands in range(1, 65):
+        assert BandedInverseNoise(bands=bands).planned(20_000, 100).weight > 0.0
+
+
 def _largest(strategy: BandedInverseStrategy, steps: int, groups: int) -> float:
     """Over all patterns of turns at least ``groups`` apart, c_0 aside; C isn't negative, so equal contributions of one sign are worst."""
     matrix, best = np.linalg.inv(_inverse(strategy, steps)), 0.0

@@ -36,6 +36,11 @@ NO_TURNS = (
             {"noise": {"kind": "banded_inverse", "coefficients": [0.25, 0.5]}, "sampling": CYCLIC_TWO},
             "noise.coefficients must be such that no column of the strategy matrix rises within 12 steps",
         ),
+        ({"noise": INVERSE, "sampling": CYCLIC, "steps": 10**9}, "steps must be <= 1000000 with noise that is charged as one release"),
+        (
+            {"noise": {"kind": "lambda_cgd", "decay": 0.5}, "sampling": CYCLIC, "steps": 10**9},
+            "steps must be <= 1000000 with noise that is charged as one release",
+        ),
         (
             {"sampling": {"kind": "truncated_poisson", "largest_batch": LOT - 1}},
             f"sampling.largest_batch must be >= the {LOT} units expected in a sample, got {LOT - 1}",

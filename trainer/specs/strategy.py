@@ -14,7 +14,7 @@ from pydantic import Field, Strict, model_validator
 
 from zetadp.mechanisms.analysis.banded import inverse_square_root_coefficients, multiples_of_norm_one, square_root_coefficients
 from zetadp.mechanisms.base import Adjacency, NonNegative, OpenProbability, Value, is_absent
-from zetadp.mechanisms.declared.correlated import Buffer, CorrelatedNoise, inverse_column, never_rises
+from zetadp.mechanisms.declared.correlated import LARGEST_STEPS, Buffer, CorrelatedNoise, inverse_column, never_rises
 from zetadp.mechanisms.errors import InvalidParameter
 
 LARGEST_BAND = 64
@@ -120,6 +120,8 @@ class WholeRunStrategy(Value, ABC):
 
     def sensitivity(self, steps: int, groups: int) -> float:
         """The strategy's, without c_0, for turns of every ``groups``-th of so many steps; rounded up. Raises where a column rises."""
+        if steps > LARGEST_STEPS:
+            raise InvalidParameter("steps", f"<= {LARGEST_STEPS} with noise that is charged as one release of all steps", steps)
         buffers, inverse = self._matrix
         declared = CorrelatedNoise(
             std=1.0,
@@ -213,7 +215,7 @@ class BandedInverseStrategy(WholeRunStrategy):
         return (), self.coefficients
 
     def sensitivity(self, steps: int, groups: int) -> float:
-        _check_column(self.coefficients, steps, "strategy.coefficients")
+        _check_column(self.coefficients, min(steps, LARGEST_STEPS), "strategy.coefficients")
         return super().sensitivity(steps, groups)
 
     def gradient_noise(self, steps: int) -> float:
@@ -345,7 +347,7 @@ class BandedInverseNoise(Value):
         """What the plan of so many steps and groups carries."""
         bands = self.bands or LARGEST_BAND
         coefficients = inverse_square_root_coefficients(bands) if self.coefficients is None else self.coefficients
-        _check_column(coefficients, steps, "noise.coefficients")
+        _check_column(coefficients, min(steps, LARGEST_STEPS), "noise.coefficients")
         whole = BandedInverseStrategy(weight=1.0, coefficients=coefficients).sensitivity(steps, groups)
         return BandedInverseStrategy(weight=WholeRunStrategy.largest_weight(whole), coefficients=coefficients)
 
