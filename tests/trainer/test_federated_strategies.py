@@ -266,7 +266,10 @@ def test_sites_and_secure_sums_have_independent_noise_and_poisson_samples(where:
         _spec(**changes)
     with pytest.raises(ValidationError, match=f"noise must be independent {told}, got 'banded'"):
         _spec(**changes, sampling={"kind": "poisson"})
-    _spec(**changes, sampling={"kind": "poisson"}, noise={"kind": "independent"})
+    rest = changes | {"sampling": {"kind": "poisson"}, "noise": {"kind": "independent"}}
+    with pytest.raises(ValidationError, match=f"clipping must be flat without a schedule, or per_layer, {told}.*, got 'scheduled'"):
+        _spec(**rest, clipping={"kind": "flat", "schedule": {"kind": "cosine"}})
+    _spec(**rest)
 
 
 # Whole runs

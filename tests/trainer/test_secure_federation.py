@@ -128,8 +128,9 @@ def test_a_run_with_shares_is_certified_as_one_with_whole_noise_and_its_noise_is
         ({"aggregation": SECURE, "nodes": 65}, "nodes must be <= 64"),
         (
             {"aggregation": SECURE, "clipping": {"kind": "adaptive", "quantile": 0.5, "learning_rate": 0.2, "count_share": 0.1}},
-            "flat or per_layer",
+            "clipping must be flat without a schedule, or per_layer, with secure aggregation, got 'adaptive'",
         ),
+        ({"aggregation": SECURE, "clipping": {"kind": "flat", "schedule": {"kind": "cosine"}}}, "with secure aggregation, got 'scheduled'"),
         ({"aggregation": SECURE, "audit": {"kind": "canaries", "canaries": 100}}, "audit must be absent"),
     ],
 )

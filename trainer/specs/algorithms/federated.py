@@ -84,8 +84,7 @@ class FederatedZetaDpSgd(BoundedTraining):
             return self
         self.aggregation.check(self.nodes)
         self._check_independent("with secure aggregation")
-        if self.clipping.kind == "adaptive":
-            raise InvalidParameter("clipping", "flat or per_layer with secure aggregation", self.clipping.kind)
+        self._check_one_bound("with secure aggregation")
         if self.audit is not None:
             raise InvalidParameter("audit", "absent with secure aggregation: made-up units would be at one node", self.audit.canaries)
         return self
@@ -102,13 +101,18 @@ class FederatedZetaDpSgd(BoundedTraining):
             raise InvalidParameter("federation.sites", f"as many as nodes, {self.nodes}, where they are sites", got)
         if self.declared_units is None:
             raise InvalidParameter("declared_units", "given where nodes are sites: nobody counts all sites' units", None)
-        if self.clipping.kind == "adaptive":
-            raise InvalidParameter("clipping", "flat or per_layer where nodes are sites: they agree to one bound", self.clipping.kind)
+        self._check_one_bound("where nodes are sites: they agree to one bound")
         if self.evaluation.kind == "private_accuracy":
             raise InvalidParameter("evaluation", "none or public_held_out where nodes are sites", self.evaluation.kind)
         if self.audit is not None:
             raise InvalidParameter("audit", "absent where nodes are sites: made-up units would be at one site", self.audit.canaries)
         return self
+
+    def _check_one_bound(self, where: str) -> None:
+        """Raises InvalidParameter for a bound that changes."""
+        clipping = self.clipping.clipping(self.clipping_bound, self.steps)
+        if clipping.IN_BOUNDS:
+            raise InvalidParameter("clipping", f"flat without a schedule, or per_layer, {where}", clipping.kind)
 
     def _check_independent(self, where: str) -> None:
         """Raises InvalidParameter for what only simulated nodes with their whole noise can do."""
