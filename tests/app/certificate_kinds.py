@@ -263,7 +263,10 @@ SETTINGS: dict[str, Document] = {
     "cyclic": {"sampling": {"kind": "cyclic_poisson", "groups": 3, "seed": 1}},
     "cyclic_patients": PATIENTS | {"sampling": {"kind": "cyclic_poisson", "groups": 4, "seed": 1}},
     "banded": {"sampling": {"kind": "cyclic_poisson", "groups": 3, "seed": 1}, "noise": {"kind": "banded", "bands": 2}},
-    "lambda": {"sampling": {"kind": "cyclic_poisson", "groups": 17, "seed": 1}, "noise": {"kind": "lambda_cgd", "decay": 0.5}},
+    "buffered": {
+        "sampling": {"kind": "cyclic_poisson", "groups": 17, "seed": 1},
+        "noise": {"kind": "buffered", "buffers": [{"weight": 0.5, "decay": 0.5}]},
+    },
     "inverse": {"sampling": {"kind": "cyclic_poisson", "groups": 17, "seed": 1}, "noise": {"kind": "banded_inverse", "bands": 3}},
     "federated_banded": FEDERATED
     | {

@@ -108,14 +108,14 @@ FIXED_SIZE = {"kind": "fixed_size", "records": 710, "expected_batch_size": 40}
             ("banded", {"plan.strategy.coefficients": [0.5, 0.5, 0.25, 0.125]}, "statement", "at least 4 groups"),
             ("banded", {"plan.strategy.coefficients": [1.0, 0.125]}, "statement", "such that their squares add up to at most 1"),
             ("banded", {"plan.strategy.coefficients": [0.8, 0.1]}, "statement", "strategy.coefficients must be multiples of 2^-10"),
-            ("lambda", {"plan.strategy.weight": 0.625}, "statement", "strategy.weight must be at most 1 over the strategy's sensitivity"),
-            ("lambda", {"plan.strategy.buffers.0.decay": 0.75}, "statement", "strategy.weight must be at most 1 over the strategy's"),
-            ("lambda", {"plan.sampling.groups": 16}, "statement", "strategy.weight must be at most 1 over the strategy's sensitivity"),
+            ("buffered", {"plan.strategy.weight": 0.625}, "statement", "strategy.weight must be at most 1 over the strategy's sensitivity"),
+            ("buffered", {"plan.strategy.buffers.0.decay": 0.75}, "statement", "strategy.weight must be at most 1 over the strategy's"),
+            ("buffered", {"plan.sampling.groups": 16}, "statement", "strategy.weight must be at most 1 over the strategy's sensitivity"),
             ("inverse", {"plan.strategy.weight": 0.625}, "statement", "strategy.weight must be at most 1 over the strategy's sensitivity"),
             ("inverse", {"plan.strategy.coefficients": [0.5, 0.25]}, "statement", "strategy.weight must be at most 1 over the strategy's"),
             ("inverse", {"plan.strategy.coefficients": [0.25, 0.5]}, "statement", "no column of the strategy matrix rises"),
             ("inverse", {"plan.sampling.groups": 16}, "statement", "strategy.weight must be at most 1 over the strategy's sensitivity"),
-            ("lambda", {"plan.strategy": BANDED}, "accountants", TOO_SMALL.format("1.993092")),
+            ("buffered", {"plan.strategy": BANDED}, "accountants", TOO_SMALL.format("1.993092")),
             # Clipping and filters
             ("spectral", {"plan.clipping.layers.0.bound": 0.1}, "statement", "must be the clipping bound 1.2688"),
             (

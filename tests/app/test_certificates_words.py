@@ -158,12 +158,12 @@ def test_a_certificate_tells_how_noise_is_correlated(text: Texts, reading: Readi
 
 
 def test_a_certificate_of_buffered_noise_counts_all_steps_as_one_release(text: Texts, reading: Readings) -> None:
-    told = text("lambda")
+    told = text("buffered")
     assert "Buffers: weights 0.5 decaying by 0.5, all times 0.500017" in told
     assert "1 release with complex Gaussian noise of standard deviation 1.0" in told
     assert "on all of the data; all 40 noisy sums together count as this one" in told
     assert "no benefit of sampling is claimed" in told
-    guarantee = reading("lambda").certificate.guarantee
+    guarantee = reading("buffered").certificate.guarantee
     assert isinstance(guarantee, ApproximateDp)
     assert guarantee.gdp_mu == "0.5000001"
 
@@ -175,7 +175,7 @@ def test_a_certificate_of_banded_inverse_noise_counts_all_steps_as_one_release(t
     assert "no benefit of sampling is claimed" in told
     assert "the rounding of every operation, in all steps, is within the sensitivity" in told
     assert "banded_sums.md" in reading("inverse").proofs
-    assert reading("inverse").certificate.guarantee == reading("lambda").certificate.guarantee
+    assert reading("inverse").certificate.guarantee == reading("buffered").certificate.guarantee
 
 
 def test_a_certificate_tells_of_noise_that_is_correlated_at_nodes(text: Texts, reading: Readings) -> None:

@@ -156,7 +156,7 @@ SAMPLERS: dict[str, dict[str, Any]] = {
 }
 BUFFERS: dict[str, Any] = {
     "sampling": {"kind": "cyclic_poisson", "groups": 4, "seed": 2},
-    "noise": {"kind": "lambda_cgd", "decay": 0.8},
+    "noise": {"kind": "buffered", "buffers": [{"weight": 0.8, "decay": 0.8}]},
 }
 INVERSE: dict[str, Any] = BUFFERS | {"noise": {"kind": "banded_inverse", "bands": 3}}
 VARIED = {"augmentation": {"copies": 2, "phase": True}}

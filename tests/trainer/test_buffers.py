@@ -21,13 +21,13 @@ from zetadp.trainer.engine.noise import releasing
 from zetadp.trainer.engine.noise.buffers import BufferedSums
 from zetadp.trainer.specs.execution_plan import ExecutionPlan, FlatClipping, clipped_sensitivity
 from zetadp.trainer.specs.sampling import CyclicPoissonSampling, PoissonSampling, Sampling
-from zetadp.trainer.specs.strategy import BufferedNoise, BufferedStrategy, LambdaNoise
+from zetadp.trainer.specs.strategy import BufferedNoise, BufferedStrategy
 
 CPU = torch.device("cpu")
 BOUND = 0.7
 SENSITIVITY = Sensitivity(l2=BOUND, adjacency="add_remove", unit="record")
 STEPS, GROUPS = 12, 4
-ONE = LambdaNoise(decay=0.8).planned(STEPS, GROUPS)
+ONE = BufferedNoise(buffers=(Buffer(weight=0.8, decay=0.8),)).planned(STEPS, GROUPS)
 TWO = BufferedNoise(buffers=(Buffer(weight=0.3, decay=0.95), Buffer(weight=0.4, decay=0.5))).planned(STEPS, GROUPS)
 NOISES = [Gaussian(std=1.9, sensitivity=SENSITIVITY), ComplexGaussian(std=0.3, sensitivity=SENSITIVITY)]
 NAMES = ["real", "complex"]
@@ -139,7 +139,7 @@ def test_an_optimizer_is_told_the_standard_deviation_of_gradients(strategy: Buff
     assert float(last.square().mean().sqrt()) == pytest.approx(strategy.gradient_noise(5) * NOISES[0].noise_scale, rel=0.03)
 
 
-def test_lambda_cgd_takes_back_a_share_of_the_last_steps_noise() -> None:
+def test_one_buffer_whose_weight_is_its_decay_takes_back_a_share_of_the_last_steps_noise() -> None:
     noise = _noise(ONE, NOISES[0])
     first, second = (ONE.weight * one for one in noise[:2])
     drawn = NOISES[0].release(torch.zeros(20_000, dtype=torch.float64), TorchSource(RandomStream.from_seed(2, "buffers"), CPU))

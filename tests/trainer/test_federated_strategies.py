@@ -19,6 +19,7 @@ from tests.selection import thinned
 from zetadp import accountants
 from zetadp.accountants.events import PoissonSampled, Release, Repeated
 from zetadp.mechanisms import Adjacency, ComplexGaussian, Gaussian, Sensitivity
+from zetadp.mechanisms.declared.correlated import Buffer
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling.source import RandomStream
 from zetadp.trainer import ExecutionPlan, FederatedZetaDpSgd, RuntimeSpec, load_train
@@ -29,12 +30,21 @@ from zetadp.trainer.errors import TrainingStopped
 from zetadp.trainer.specs.execution_plan import FlatClipping
 from zetadp.trainer.specs.report import CheckpointWritten, RunReport, TrainingEvent
 from zetadp.trainer.specs.sampling import FederatedCyclicSampling, FederatedSampling
-from zetadp.trainer.specs.strategy import BandedNoise, BandedStrategy, BufferedStrategy, LambdaNoise
+from zetadp.trainer.specs.strategy import (
+    BandedInverseStrategy,
+    BandedNoise,
+    BandedStrategy,
+    BufferedNoise,
+    BufferedStrategy,
+    LambdaNoise,
+    Strategy,
+)
 
 NODES, GROUPS, STEPS, BOUND, STD = 3, 3, 9, 0.5, 0.4
 UNITS, EACH = 36, 12
-STRATEGIES: dict[str, BandedStrategy | BufferedStrategy] = {
+STRATEGIES: dict[str, Strategy] = {
     "bands": BandedNoise(bands=3).planned(STEPS, GROUPS),
+    "buffer": BufferedNoise(buffers=(Buffer(weight=0.5, decay=0.6),)).planned(STEPS, GROUPS),
     "lambda": LambdaNoise(decay=0.6).planned(STEPS, GROUPS),
 }
 WITNESS = EACH * NODES
@@ -47,9 +57,11 @@ LOST: dict[str, frozenset[tuple[int, int]]] = {
 """(Step, node) of releases that don't arrive."""
 
 
-def _column(strategy: BandedStrategy | BufferedStrategy) -> list[float]:
+def _column(strategy: Strategy) -> list[float]:
     if isinstance(strategy, BandedStrategy):
         return [*strategy.coefficients, *[0.0] * (STEPS - strategy.bands)]
+    if isinstance(strategy, BandedInverseStrategy):
+        return [strategy.weight * strategy.coefficients[0] ** lag for lag in range(STEPS)]
     (one,) = strategy.buffers
     return [strategy.weight * value for value in (1.0, *(one.weight * one.decay**lag for lag in range(STEPS - 1)))]
 
@@ -77,7 +89,7 @@ class _Member:
 class _Federation:
     """Sums of fixed vectors at three nodes, everybody sampled in each of its group's turns, and everything that was seen of them."""
 
-    strategy: BandedStrategy | BufferedStrategy
+    strategy: Strategy
     lost: frozenset[tuple[int, int]] = LOST["none"]
     broken: float | None = None
     with_witness: bool = False
@@ -216,10 +228,17 @@ def test_the_event_is_that_of_one_nodes_unit_in_the_group_with_the_most_turns() 
     assert _spec(noise={"kind": "independent"}).plan().event == plan.event
 
 
-def test_buffered_noise_at_nodes_is_one_release_of_the_whole_run() -> None:
-    plan = _spec(noise={"kind": "lambda_cgd", "decay": 0.5}).plan()
+@pytest.mark.parametrize(
+    ("noise", "kind"),
+    [
+        ({"kind": "lambda_cgd", "decay": 0.5}, BandedInverseStrategy),
+        ({"kind": "buffered", "buffers": [{"weight": 0.5, "decay": 0.4}]}, BufferedStrategy),
+    ],
+)
+def test_noise_that_reaches_back_to_the_beginning_is_one_release_of_the_whole_run(noise: dict[str, Any], kind: type[Strategy]) -> None:
+    plan = _spec(noise=noise).plan()
     assert plan.event == Release(mechanism=plan.mechanism)
-    assert isinstance(plan.strategy, BufferedStrategy)
+    assert isinstance(plan.strategy, kind)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from zetadp.accountants.events import Release
 from zetadp.mechanisms import ComplexGaussian, Gaussian, RandomStream, Sensitivity
+from zetadp.mechanisms.declared.correlated import Buffer
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling import grid
 from zetadp.trainer.engine import TorchSource
@@ -22,7 +23,7 @@ from zetadp.trainer.engine.noise import inverse_bands, releasing
 from zetadp.trainer.engine.noise.inverse_bands import InverseBandedSums
 from zetadp.trainer.specs.execution_plan import ExecutionPlan, FlatClipping, clipped_sensitivity
 from zetadp.trainer.specs.sampling import CyclicPoissonSampling, PoissonSampling, Sampling
-from zetadp.trainer.specs.strategy import BandedInverseNoise, BandedInverseStrategy, LambdaNoise
+from zetadp.trainer.specs.strategy import BandedInverseNoise, BandedInverseStrategy, BufferedNoise, LambdaNoise
 
 CPU = torch.device("cpu")
 BOUND = 0.7
@@ -189,7 +190,9 @@ def test_an_optimizer_is_told_the_standard_deviation_of_gradients(strategy: Band
 
 
 def test_one_band_is_lambda_cgd() -> None:
-    one, same = BandedInverseNoise(coefficients=(0.8,)).planned(STEPS, GROUPS), LambdaNoise(decay=0.8).planned(STEPS, GROUPS)
+    one = BandedInverseNoise(coefficients=(0.8,)).planned(STEPS, GROUPS)
+    assert one == LambdaNoise(decay=0.8).planned(STEPS, GROUPS)
+    same = BufferedNoise(buffers=(Buffer(weight=0.8, decay=0.8),)).planned(STEPS, GROUPS)
     assert one.weight == same.weight
     assert one.gradient_noise(STEPS) == pytest.approx(same.gradient_noise(STEPS), rel=1e-12)
 

@@ -286,7 +286,10 @@ def test_a_resumed_run_begins_a_banded_inverse_anew_and_a_checkpoint_holds_no_su
     assert names == {"parameters", "optimizer"}
 
 
-@pytest.mark.parametrize("noise", [BANDED, {"kind": "lambda_cgd", "decay": 0.8}, INVERSE], ids=["banded", "buffered", "inverse"])
+BUFFERED = {"kind": "buffered", "buffers": [{"weight": 0.8, "decay": 0.8}]}
+
+
+@pytest.mark.parametrize("noise", [BANDED, BUFFERED, INVERSE], ids=["banded", "buffered", "inverse"])
 def test_correlated_noise_that_is_too_large_for_the_network_is_refused_before_anything_begins(
     noise: dict[str, Any], spec_json: dict[str, Any], tmp_path: Path
 ) -> None:

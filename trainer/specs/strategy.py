@@ -155,8 +155,7 @@ class WholeRunStrategy(Value, ABC):
 class BufferedStrategy(WholeRunStrategy):
     r"""Step t releases c_0 (x_t + sum_i w_i s_i(t)) + z_t, with buffers s_i(t) = d_i s_i(t - 1) + x_{t - 1}: a BLT.
 
-    One buffer with w = d = lambda is DP-lambda-CGD: the gradient that follows is x_t with the noise (z_t - lambda z_{t - 1}) / c_0. Proof:
-    mechanisms/proofs/banded_sums.md, 5.
+    Proof: mechanisms/proofs/banded_sums.md, 5.
 
     Attributes:
       buffers: w_i and d_i, at most 4; weights add up to at most 1, so that the matrix's columns fall.
@@ -187,7 +186,7 @@ class BandedInverseStrategy(WholeRunStrategy):
     r"""Step t releases c_0 u_t + z_t, with u_t = x_t + w_1 u_{t - 1} + ... + w_b u_{t - b}: C^-1 is a band (BandInvMF).
 
     The gradient that follows is x_t with the noise (z_t - w_1 z_{t - 1} - ... - w_b z_{t - b}) / c_0. Proof:
-    mechanisms/proofs/banded_sums.md, 6.
+    mechanisms/proofs/banded_sums.md, 6. One coefficient lambda is DP-lambda-CGD.
 
     Attributes:
       coefficients: w_1, ..., w_b, at most 64, in [0, 1]; they add up to at most 1.
@@ -313,9 +312,9 @@ class LambdaNoise(Value):
     kind: Literal["lambda_cgd"] = "lambda_cgd"
     decay: OpenProbability
 
-    def planned(self, steps: int, groups: int) -> BufferedStrategy:
-        """What the plan of so many steps and groups carries."""
-        return _buffered((Buffer(weight=self.decay, decay=self.decay),), steps, groups)
+    def planned(self, steps: int, groups: int) -> BandedInverseStrategy:
+        """What the plan of so many steps and groups carries: an inverse of one band."""
+        return _banded_inverse((self.decay,), steps, groups)
 
 
 @final
@@ -345,11 +344,9 @@ class BandedInverseNoise(Value):
 
     def planned(self, steps: int, groups: int) -> BandedInverseStrategy:
         """What the plan of so many steps and groups carries."""
-        bands = self.bands or LARGEST_BAND
-        coefficients = inverse_square_root_coefficients(bands) if self.coefficients is None else self.coefficients
+        coefficients = self.coefficients or inverse_square_root_coefficients(self.bands or LARGEST_BAND)
         _check_column(coefficients, min(steps, LARGEST_STEPS), "noise.coefficients")
-        whole = BandedInverseStrategy(weight=1.0, coefficients=coefficients).sensitivity(steps, groups)
-        return BandedInverseStrategy(weight=WholeRunStrategy.largest_weight(whole), coefficients=coefficients)
+        return _banded_inverse(coefficients, steps, groups)
 
 
 AnyNoise = Annotated[
@@ -376,6 +373,11 @@ def _buffered(buffers: tuple[Buffer, ...], steps: int, groups: int) -> BufferedS
     return BufferedStrategy(weight=WholeRunStrategy.largest_weight(whole), buffers=buffers)
 
 
+def _banded_inverse(coefficients: tuple[float, ...], steps: int, groups: int) -> BandedInverseStrategy:
+    whole = BandedInverseStrategy(weight=1.0, coefficients=coefficients).sensitivity(steps, groups)
+    return BandedInverseStrategy(weight=WholeRunStrategy.largest_weight(whole), coefficients=coefficients)
+
+
 def _check_falling(coefficients: tuple[float, ...]) -> None:
     if not 0.0 < coefficients[0] <= 1e100 or any(later > before for before, later in pairwise(coefficients)):
         raise InvalidParameter("coefficients", "c_0 > 0 and none above the one before", list(coefficients))
@@ -387,7 +389,6 @@ def _check_sum(coefficients: tuple[float, ...], name: str) -> None:
 
 
 def _check_column(coefficients: tuple[float, ...], steps: int, name: str) -> None:
-    """As the declared mechanism does, in words of its own."""
     if not never_rises(inverse_column(coefficients, steps)):
         raise InvalidParameter(name, f"such that no column of the strategy matrix rises within {steps} steps", list(coefficients))
 

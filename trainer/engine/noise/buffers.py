@@ -1,4 +1,4 @@
-r"""Buffered noise (BLTs, DP-lambda-CGD): what is released holds all earlier sums with weights that fall, kept in few buffers.
+r"""Buffered noise (BLTs): what is released holds all earlier sums with weights that fall, kept in few buffers.
 
 In float64; the rounding of every operation is charged, in all steps. Proof: mechanisms/proofs/banded_sums.md, 5.
 """

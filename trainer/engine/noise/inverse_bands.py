@@ -1,4 +1,4 @@
-r"""Banded inverse noise (BandInvMF): what is released holds earlier sums through a recursion whose inverse reaches back few steps.
+r"""Banded inverse noise (BandInvMF, DP-lambda-CGD): releases hold earlier sums through a recursion whose inverse reaches back few steps.
 
 In float64; the rounding of every operation is charged, in all steps. Proof: mechanisms/proofs/banded_sums.md, 6.
 """
@@ -9,6 +9,7 @@ import math
 from collections import deque
 from typing import final
 
+import torch
 from torch import Tensor
 
 from zetadp.mechanisms import ComplexGaussian, Gaussian
@@ -56,7 +57,7 @@ class InverseBandedSums:
             self._sums.clear()
             self._releases.clear()
         self._step = step
-        own = total.double().mul(self._kept).clamp_(-self._largest, self._largest)
+        own = total.to(torch.float64, copy=True).mul_(self._kept).clamp_(-self._largest, self._largest)
         for coefficient, earlier in zip(self._strategy.coefficients, self._sums, strict=False):
             own.add_(earlier, alpha=coefficient)
         self._sums.appendleft(own.clamp_(-self._largest, self._largest))
@@ -65,8 +66,9 @@ class InverseBandedSums:
     def decoded(self, released: Tensor) -> Tensor:
         """The step's noisy sum, (coordinates,), float64, from its release and the ones before: post-processing."""
         whole = released.double() / (self._strategy.weight * self._kept)
-        found = whole.clone()
-        for coefficient, earlier in zip(self._strategy.coefficients, self._releases, strict=False):
+        terms = list(zip(self._strategy.coefficients, self._releases, strict=False))
+        found = torch.sub(whole, terms[0][1], alpha=terms[0][0]) if terms else whole.clone()
+        for coefficient, earlier in terms[1:]:
             found.sub_(earlier, alpha=coefficient)
         self._releases.appendleft(whole)
         return found
