@@ -266,6 +266,19 @@ def test_replaced_units_and_samples_beyond_a_groups_share_are_refused() -> None:
         ExecutionPlan.model_validate(dict(plan) | {"sampling": FederatedSampling(nodes=4, records=710, expected_batch_size=20)})
 
 
+def test_marks_are_refused_and_canaries_take_turns_at_the_first_node(tmp_path: Path) -> None:
+    marked = _spec(audit={"kind": "marks", "canaries": 100})
+    for check in (marked.check_request, marked.plan):
+        with pytest.raises(InvalidParameter, match="audit must be canaries with correlated noise, got 'marks'"):
+            check()
+    spec = _spec(audit={"kind": "canaries", "canaries": 100})
+    report = _train(spec, tmp_path)
+    assert report.audit is not None
+    assert (report.audit.status, report.audit.canaries) == ("consistent", 100)
+    assert report.sample_test is not None
+    assert report.sample_test.status == "consistent"
+
+
 SITES = {
     "nodes": 2,
     "declared_units": 700,

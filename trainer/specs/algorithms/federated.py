@@ -156,6 +156,7 @@ class FederatedZetaDpSgd(BoundedTraining):
         return self.aggregation
 
     def planned_sampling(self, units: int, *, is_declared: bool) -> FederatedSampling | FederatedCyclicSampling:
+        self._check_audit()
         if self.nodes > units:
             raise InvalidParameter("nodes", f"<= the {units} units of privacy", self.nodes)
         nodes, batch = self.nodes, self.expected_batch_size
