@@ -47,7 +47,6 @@ from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import AnyTrainingSpec
 from zetadp.trainer.data import DataSetFacts
 from zetadp.trainer.specs.algorithms.comparison import Comparison
-from zetadp.trainer.specs.algorithms.private_selection import PrivateSelection
 
 EVENTS_PER_READ = 500
 ASKED = {Action.CANCEL: "cancelled", Action.PAUSE: "paused", Action.RESUME: "resumed", Action.RETRY: "retried"}
@@ -143,9 +142,8 @@ class JobService:
             if (policy := operators_policy(self._settings)) is not None:
                 check_policy(policy, asked.spec, budget)
             needs = needs_of(asked.runtime, asked.resources)
-            if needs.machines > 1 and isinstance(asked.spec, Comparison | PrivateSelection):
-                several = "a comparison" if isinstance(asked.spec, Comparison) else "a private selection"
-                raise InvalidParameter("resources.machines", f"1 for {several}, whose trainings follow one another", needs.machines)
+            if needs.machines > 1 and isinstance(asked.spec, Comparison):
+                raise InvalidParameter("resources.machines", "1 for a comparison, whose trainings follow one another", needs.machines)
             if not self._settings.accept_unfit_jobs:
                 check_available(needs, there)
         job, is_new = self._store(document, asked, key, digest)

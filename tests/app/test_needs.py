@@ -17,6 +17,7 @@ from zetadp.app.kit.settings import Settings
 from zetadp.app.worker.hardware import capacity_of, chosen, memory_there
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer import RuntimeSpec
+from zetadp.trainer.specs.algorithms.private_selection import PrivateSelection
 
 GPUS = Capacity(devices=("auto", "cpu", "cuda"), gpus=2, gpu_names=("NVIDIA H200",), memory_bytes=2**36)
 
@@ -147,3 +148,10 @@ def test_memory_is_the_machines_or_its_control_groups(tmp_path: Path) -> None:
     (groups / "slurm" / "memory.max").write_text("1000\n")
     assert memory_there(proc, groups) == 1000
     assert memory_there(tmp_path / "nowhere", groups) is None
+
+
+def test_a_private_selection_runs_on_one_machine(of: Settings) -> None:
+    asked = {"spec": PrivateSelection.example().model_dump(mode="json", exclude_none=True)}
+    with serving(of) as client:
+        shared = client.post("/v1/jobs", json=asked | {"runtime": {"processes": 2}, "resources": {"machines": 2}})
+    assert (shared.status_code, "must be 1 for a private selection" in shared.text) == (422, True)
