@@ -7,6 +7,7 @@ import json
 import platform
 import shutil
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
@@ -22,6 +23,7 @@ from zetadp import accountants
 from zetadp.accountants.events import Composed, RepeatedAndSelected
 from zetadp.mechanisms.declared.runs import GeometricRuns, PoissonRuns
 from zetadp.mechanisms.errors import InvalidParameter
+from zetadp.process import child_command
 from zetadp.trainer import RuntimeSpec, load_train
 from zetadp.trainer.algorithms.comparison.part import PartOutcome
 from zetadp.trainer.algorithms.private_selection import selected
@@ -232,6 +234,39 @@ def test_a_stopped_selection_goes_on_with_the_same_runs(observed: dict[int, Obse
     assert again.model_dump(exclude={"resumptions"}) == observed[4].report.model_dump(exclude={"resumptions"})
     assert again.resumptions == 2
     assert (tmp_path / MODEL).read_bytes() == (observed[4].workdir / MODEL).read_bytes()
+
+
+@pytest.mark.slow
+def test_a_killed_selection_goes_on_with_the_same_runs(observed: dict[int, Observed], tmp_path: Path) -> None:
+    spec = observed[4].spec
+    request = TrainingRequest(spec=spec, runtime=RUNTIME, plan=spec.plan())
+    (tmp_path / "request.json").write_text(request.model_dump_json())
+    command = child_command("zetadp.trainer.child", str(tmp_path))
+    killed = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        while not (tmp_path / RUNS / "2" / "request.json").exists():
+            assert killed.poll() is None
+            time.sleep(0.05)
+    finally:
+        killed.kill()
+        killed.wait()
+    drawn = (tmp_path / RUNS / DRAWN).read_bytes()
+    first = (tmp_path / RUNS / "1" / "result.json").stat().st_mtime_ns
+    assert not (tmp_path / MODEL).exists()
+    going_on = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    while not (tmp_path / RUNS / "3").exists():
+        assert going_on.poll() is None
+        time.sleep(0.05)
+    again = Drawn.model_validate_json((tmp_path / RUNS / DRAWN).read_bytes())
+    assert (again.secret, again.resumptions) == (Drawn.model_validate_json(drawn).secret, 1)
+    assert (tmp_path / RUNS / "1" / "result.json").stat().st_mtime_ns == first
+    told, _ = going_on.communicate()
+    assert going_on.returncode == 0
+    assert [json.loads(line)["event"] for line in told.splitlines()] == ["started", "stage", "progress", "finished"]
+    report = RunReport.model_validate_json((tmp_path / "result.json").read_bytes())
+    assert report.model_dump(exclude={"resumptions"}) == observed[4].report.model_dump(exclude={"resumptions"})
+    assert (tmp_path / MODEL).read_bytes() == (observed[4].workdir / MODEL).read_bytes()
+    assert not (tmp_path / RUNS).exists()
 
 
 @pytest.mark.usefixtures("_forked")
