@@ -49,6 +49,12 @@ _CLUSTER = 0.1
 _ATOM_ERROR = 1e-12
 """About how well the place of an atom is known, relative to its loss."""
 
+_FEW = 128
+"""So many losses at most are looked at one by one."""
+
+_LEAST_STEP, _STEPS = 0.96, 300
+"""Steps that are tried so that few losses are near nodes: from this share of one on, and how many."""
+
 _LEAST_GROWTH = 1.05
 """A step that is too fine grows by at least this factor."""
 
@@ -197,7 +203,7 @@ class Plan:
         """
         distances = [leaf.atoms[1] - leaf.atoms[0] for leaf, _ in self._estimates.leaves if len(leaf.atoms) > 1]
         if not distances:
-            return step
+            return self._near_nodes(step)
         least = math.ceil(distances[0] / step * (1.0 - 1e-12))
         parts: Floats = np.asarray(np.arange(least, least + min(least, _MOST_TRIALS) + 1), dtype=np.float64)
         ratios: Floats = np.asarray(distances[1:])[:, None] * (parts / distances[0])
@@ -208,6 +214,14 @@ class Plan:
                 ratios = (places - leaf.atoms[0])[:, None] * (parts / distances[0])
                 miss = miss + shares @ np.abs(ratios - np.round(ratios))
         return float(distances[0] / parts[int(np.argmin(np.round(miss, 4)))])
+
+    def _near_nodes(self, step: float) -> float:
+        """A step not far below this one whose nodes are just below most of what has few losses and none of them as atoms."""
+        both = zip(self._pairs, self._estimates.leaves, strict=True)
+        leaves = [(count, leaf) for (pair, _), (leaf, count) in both if _is_sparse(pair, leaf)]
+        steps: Floats = step * np.linspace(_LEAST_STEP, 1.0, _STEPS) if leaves else np.array([step])
+        lost = sum(count * steps * leaf.offsets(steps, self.saddle.tilt).min(axis=1) for count, leaf in leaves)
+        return float(steps[int(np.argmin(lost))])
 
     def _wider(self, step: float, wanted: float) -> float:
         """A step clearly above this one, about ``wanted``, with the first atoms on the lattice. Raises UnsupportedEvent if none exists."""
@@ -264,10 +278,20 @@ def _lower_law(pair: Pair, leaf: Losses, start: float, step: float, index: Indic
     """
     tilt, enough = aim
     below = max(1e-9 * step, _ATOM_ERROR * max((abs(atom) for atom in leaf.atoms), default=0.0))
-    laws = [Lattice(pair, start - below, step, index).lower()]
+    placed = Lattice(pair, start - below, step, index)
+    if _is_sparse(pair, leaf):
+        # A node just below one of the losses, the one that leaves least of the others above theirs; and one more before the first.
+        anchor = float(leaf.likeliest(tilt)[int(np.argmin(leaf.offsets(np.array([step]), tilt)))])
+        placed = Lattice(pair, anchor - below - step * math.ceil((anchor - start) / step), step, np.append(0, index + 1))
+    laws = [placed.lower()]
     if _size(laws[0], tilt) < enough and (moved := _merging(pair, leaf, start, step, index)) is not None:
         laws.append(moved.lower())
     return max(laws, key=lambda law: _size(law, tilt))
+
+
+def _is_sparse(pair: Pair, leaf: Losses) -> bool:
+    """Whether losses are so few that they can be near nodes, as of noise on whole numbers, and none of them has to be at one."""
+    return pair.family.is_discrete and not leaf.atoms and len(leaf.losses) <= _FEW
 
 
 def _merging(pair: Pair, leaf: Losses, start: float, step: float, index: Indices) -> Lattice | None:

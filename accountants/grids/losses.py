@@ -125,6 +125,21 @@ class Losses:
             held[np.abs(self.losses - self.losses[first]) <= length] = 0.0
         return np.array(places), np.array(shares)
 
+    def likeliest(self, tilt: float) -> Floats:
+        """The few losses that are likeliest under the tilted law."""
+        return self.losses[np.argsort(-(self.log_weights + tilt * self.losses), kind="stable")[:_CLUSTERS]]
+
+    def offsets(self, steps: Floats, tilt: float) -> Floats:
+        """How far losses are above their nodes in the mean of the tilted law, in steps, of shape (steps, anchors).
+
+        There is a node at one of the likeliest losses, the anchor.
+        """
+        turned = self.log_weights + tilt * self.losses
+        shares = np.exp(turned - turned.max())
+        places = (self.losses - self.likeliest(tilt)[:, None]) / steps[:, None, None]
+        # At an anchor a rounding mustn't count as a whole step.
+        return np.mod(places + 1e-9, 1.0) @ (shares / shares.sum())
+
     def spread_share(self, tilt: float) -> float:
         """Share of the tilted law that isn't in atoms."""
         if not self.atoms:
