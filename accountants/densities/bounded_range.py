@@ -13,8 +13,8 @@ import numpy as np
 
 from zetadp.accountants.arithmetic import UNIT
 from zetadp.accountants.densities.base import TINY, Calls, Density, Floats, LossLaw, RatioNodes
-from zetadp.accountants.densities.bounded_transforms import WholeRange
 from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.densities.moments.bounded import WholeRange
 from zetadp.accountants.densities.quadrature import panels
 from zetadp.accountants.densities.transforms import Transform
 from zetadp.mechanisms.loss import PrivacyLoss, RangeLoss

@@ -12,9 +12,9 @@ import scipy
 
 from zetadp.accountants.arithmetic import UNIT
 from zetadp.accountants.densities.base import Floats
-from zetadp.accountants.densities.laplace_transforms import MixedLaplace, WholeLaplace
 from zetadp.accountants.densities.location import LocationDensity
 from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.densities.moments.laplace import MixedLaplace, WholeLaplace
 from zetadp.accountants.densities.quadrature import panels
 from zetadp.accountants.densities.sums.laplace import MOST_RELEASES, RepeatedLaplace
 from zetadp.accountants.densities.sums.profile import Sum

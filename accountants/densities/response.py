@@ -10,8 +10,8 @@ import numpy as np
 
 from zetadp.accountants.arithmetic import UNIT
 from zetadp.accountants.densities.base import TINY, Calls, Density, Floats, LossLaw, RatioNodes
-from zetadp.accountants.densities.bounded_transforms import WholeResponse
 from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.densities.moments.bounded import WholeResponse
 from zetadp.accountants.densities.sums.profile import Sum
 from zetadp.accountants.densities.sums.response import MOST_RELEASES, RepeatedResponse
 from zetadp.accountants.densities.sums.shown import MOST_RELEASES as MOST_SHOWN_SOMETIMES

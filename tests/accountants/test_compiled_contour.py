@@ -11,7 +11,7 @@ from tests.accountants.engines import needs_a_compiler
 from tests.accountants.references import group, poisson, replaced, reverse
 from tests.selection import thinned
 from zetadp.accountants.deadline import time_limit
-from zetadp.accountants.densities.laplace_transforms import MixedLaplace, WholeLaplace
+from zetadp.accountants.densities.moments.laplace import MixedLaplace, WholeLaplace
 from zetadp.accountants.densities.transforms import MixedGaussian, TransformUnavailable
 from zetadp.accountants.routes.contour import engine, inversion
 from zetadp.accountants.routes.contour.inversion import tolerance_for

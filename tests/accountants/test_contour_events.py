@@ -24,7 +24,7 @@ from tests.accountants.references import (
 from tests.selection import chosen, thinned
 from zetadp.accountants import Composed, FixedSizeSampled, PoissonSampled, Repeated, accountant_named
 from zetadp.accountants.densities import LAPLACE
-from zetadp.accountants.densities.laplace_transforms import MixedLaplace
+from zetadp.accountants.densities.moments.laplace import MixedLaplace
 from zetadp.accountants.dominating import pair_of
 from zetadp.accountants.events import Grouped, leaves
 from zetadp.accountants.routes.contour.contour import ContourAccountant

@@ -14,8 +14,8 @@ from tests.selection import chosen, thinned
 from zetadp.accountants import Composed, Grouped, Leaf, PoissonSampled, Release, Repeated, accountant_named, profile
 from zetadp.accountants.calibration import ClippingBound, NoiseScale, Target, calibrate_scale, solve
 from zetadp.accountants.densities.bounded_range import DENSITY as RANGE
-from zetadp.accountants.densities.bounded_transforms import WholeRange, WholeResponse
 from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.densities.moments.bounded import WholeRange, WholeResponse
 from zetadp.accountants.failing import split
 from zetadp.accountants.filters.budgets import GdpBudget, PureBudget, ZcdpBudget
 from zetadp.accountants.filters.filter import Filter

@@ -18,7 +18,7 @@ from tests.selection import thinned
 from zetadp.accountants import Bound, DeltaBound, profile
 from zetadp.accountants.densities.loops import Ratio
 from zetadp.accountants.densities.mixtures import Mixture
-from zetadp.accountants.densities.windowed import Cut, Windowed
+from zetadp.accountants.densities.moments.windowed import Cut, Windowed
 from zetadp.accountants.events import leaves
 from zetadp.accountants.routes import auto
 from zetadp.accountants.routes.contour import contour, ends, jumps

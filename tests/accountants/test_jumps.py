@@ -12,8 +12,8 @@ from benchmarks.questions import CORNERS, Question
 from tests.selection import thinned
 from zetadp.accountants import profile
 from zetadp.accountants.densities.loops import Ratio
+from zetadp.accountants.densities.moments.windowed import Cut, Windowed
 from zetadp.accountants.densities.transforms import TransformUnavailable
-from zetadp.accountants.densities.windowed import Cut, Windowed
 from zetadp.accountants.dominating import pair_of
 from zetadp.accountants.events import leaves
 from zetadp.accountants.grids.hockey_stick import reverse

@@ -8,8 +8,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from zetadp.accountants.densities import laplace_transforms
 from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.densities.moments import laplace as laplace_transforms
 from zetadp.accountants.densities.nodes import (
     ELEMENTARY,
     UNIT,

@@ -10,9 +10,10 @@ import pytest
 
 from tests.accountants.references import group, poisson, replaced, reverse
 from tests.accountants.test_transforms import exact_density, exact_laplace
-from zetadp.accountants.densities import LAPLACE, laplace_transforms
-from zetadp.accountants.densities.laplace_transforms import MixedLaplace
+from zetadp.accountants.densities import LAPLACE
 from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.densities.moments import laplace as laplace_transforms
+from zetadp.accountants.densities.moments.laplace import MixedLaplace
 
 PAIRS = {
     "rare": poisson(1e-9, 2.0, LAPLACE),

@@ -13,11 +13,12 @@ import pytest
 from tests.accountants.engines import engine
 from tests.accountants.references import ExactMoment, group, poisson, replaced, reverse
 from tests.selection import thinned
-from zetadp.accountants.densities import LAPLACE, laplace_transforms, loops, transforms
+from zetadp.accountants.densities import LAPLACE, loops, transforms
 from zetadp.accountants.densities.heights import sum_on_line
-from zetadp.accountants.densities.laplace_transforms import MixedLaplace, WholeLaplace
 from zetadp.accountants.densities.loops import Ratio, Spaced
 from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.densities.moments import laplace as laplace_transforms
+from zetadp.accountants.densities.moments.laplace import MixedLaplace, WholeLaplace
 from zetadp.accountants.densities.nodes import UNIT, Nodes
 from zetadp.accountants.densities.transforms import MixedGaussian, TransformUnavailable
 

@@ -25,8 +25,8 @@ from zetadp.accountants import (
     profile,
 )
 from zetadp.accountants.calibration import SamplingProbability, Target, solve
-from zetadp.accountants.densities.either import Either
 from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.densities.moments.either import Either
 from zetadp.accountants.densities.transforms import MixedGaussian
 from zetadp.accountants.dominating import pair_of
 from zetadp.accountants.dp_accounting_events import from_dp_accounting, to_dp_accounting

@@ -1,5 +1,5 @@
 /* The moment function of one release in one direction of neighbours: what MixedGaussian (densities/transforms.py) and WholeLaplace
-   (densities/laplace_transforms.py) do, in the same order of the same operations. Tags such as (Q1) refer to proofs/contour.md.
+   (densities/moments/laplace.py) do, in the same order of the same operations. Tags such as (Q1) refer to proofs/contour.md.
    Functions that may fail return -1 with a Python error set, and need the interpreter's lock. */
 #include "../../densities/_mixtures.h"
 #include "../../densities/_lines.h"

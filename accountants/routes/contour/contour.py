@@ -8,7 +8,7 @@ from typing import final
 
 from zetadp.accountants.accountant import Accountant
 from zetadp.accountants.arithmetic import UNIT, within_floats
-from zetadp.accountants.densities.either import Either
+from zetadp.accountants.densities.moments.either import Either
 from zetadp.accountants.densities.transforms import LARGEST_SHIFT, SMALLEST_SHIFT, Transform, TransformUnavailable
 from zetadp.accountants.dominating import pair_of, unsupported_reason
 from zetadp.accountants.grids.hockey_stick import reverse as reverse_order

@@ -15,8 +15,8 @@ import numpy as np
 from zetadp.accountants import deadline
 from zetadp.accountants.arithmetic import UNIT
 from zetadp.accountants.densities.loops import Ratio
+from zetadp.accountants.densities.moments.windowed import Cut, Windowed
 from zetadp.accountants.densities.transforms import TransformUnavailable
-from zetadp.accountants.densities.windowed import Cut, Windowed
 from zetadp.accountants.grids.layout import Estimates
 from zetadp.accountants.pairs import Pair
 from zetadp.accountants.routes.contour.ends import Ends, agreed, around

@@ -1,6 +1,6 @@
 r"""delta of the outcomes with so many jumps, by a contour through their part of the moment function. proofs/contour.md (J)
 
-With M_b and M_s the moment functions of a release's bulk and jumps (``densities/windowed.py``), T releases have
+With M_b and M_s the moment functions of a release's bulk and jumps (``densities/moments/windowed.py``), T releases have
 
     M^T = sum_k binom(T, k) M_b^{T - k} M_s^k,
 
@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from zetadp.accountants import deadline
 from zetadp.accountants.arithmetic import UNIT
 from zetadp.accountants.densities.loops import Ratio
+from zetadp.accountants.densities.moments.windowed import Cut, Windowed, exp_or_infinite, expm1_or_infinite
 from zetadp.accountants.densities.nodes import ELEMENTARY, TINY, LineValues, TransformUnavailable, expm1_complex, log1p_complex
-from zetadp.accountants.densities.windowed import Cut, Windowed, exp_or_infinite, expm1_or_infinite
 from zetadp.mechanisms.numerics.logspace import log_add
 
 Floats = NDArray[np.float64]

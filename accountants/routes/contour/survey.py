@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from zetadp.accountants import deadline
 from zetadp.accountants.densities.heights import MOST_TERMS
+from zetadp.accountants.densities.moments.windowed import REACH, Cut
 from zetadp.accountants.densities.transforms import TransformUnavailable
-from zetadp.accountants.densities.windowed import REACH, Cut
 from zetadp.accountants.routes.contour.parts import LARGEST_GAP, MOST_HEIGHTS, Jumps, Releases
 from zetadp.accountants.routes.contour.ranking import TOO_LONG, Candidate, Piece, Plan, Ranking
 

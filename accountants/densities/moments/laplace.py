@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zetadp.accountants.arithmetic import UNIT
-from zetadp.accountants.densities.bounded_transforms import LARGEST_EXPONENT, ClosedForm, check_exponent
 from zetadp.accountants.densities.heights import MOST_TERMS, sum_on_line
 from zetadp.accountants.densities.mixtures import Mixture
+from zetadp.accountants.densities.moments.bounded import LARGEST_EXPONENT, ClosedForm, check_exponent
 from zetadp.accountants.densities.nodes import ELEMENTARY, LineValues, Nodes, expm1_complex
 from zetadp.accountants.densities.transforms import MOST_NODES, Transform, TransformUnavailable
 
