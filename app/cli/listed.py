@@ -46,11 +46,9 @@ LISTED: dict[str, dict[str, str]] = {
         "label": "Replace a job's labels with these.",
         "hardware": "List the live workers, what they run on, and whether they are busy.",
     },
-    "train": {
+    "local": {
         "train": "Run FILE, a Python program that calls zetadp.train, and show its progress. After Ctrl-C the same command goes on.",
         "gpu-selftest": "Compare what a device computes with known answers, the processor's and float64's: cipher, noise, products, sums.",
-    },
-    "tune": {
         "tune": "Try settings on public data, in this process, and tell what a private selection among them would cost instead.",
     },
     "certify": {

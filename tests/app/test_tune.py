@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from zetadp.accountants import profile
 from zetadp.app.cli import app
-from zetadp.app.cli.tune import WARNING
+from zetadp.app.cli.local.tune import WARNING
 from zetadp.trainer import tuning
 from zetadp.trainer.recipes import recipe
 from zetadp.trainer.specs.algorithms.private_selection import PrivateSelection

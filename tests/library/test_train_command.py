@@ -109,7 +109,7 @@ def test_the_exit_code_is_the_programs_own_and_errors_show_its_lines_alone(name:
     err = capfd.readouterr().err
     assert words in err
     assert "runpy" not in err
-    assert "cli/train.py" not in err
+    assert "cli/local/train.py" not in err
 
 
 def test_a_file_that_isnt_there_is_named(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
