@@ -62,6 +62,7 @@ from zetadp.app.web.router import router as web_router
 from zetadp.app.web.unknown import Unknown
 from zetadp.mechanisms.base import Value
 from zetadp.mechanisms.conventions import NoiseStatement
+from zetadp.mechanisms.declared.runs import AnyRuns
 from zetadp.trainer import AnyTrainingSpec
 from zetadp.trainer.data import DataSpec
 from zetadp.trainer.specs.descent import GradientOptimizer, Optimizer, Schedule
@@ -103,6 +104,7 @@ UNIONS: dict[str, object] = {
     "OptimizerSpec": Optimizer,
     "PlainLayerSpec": PlainLayer,
     "ProcessingLayer": ProcessingLayer,
+    "RunsSpec": AnyRuns,
     "SamplerSpec": AnySampler,
     "Schedule": Schedule,
     "ShortAnswer": ShortAnswer,

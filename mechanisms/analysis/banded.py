@@ -7,8 +7,6 @@ from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
-from scipy.signal import lfilter
 
 from zetadp.mechanisms.errors import InvalidParameter
 
@@ -42,6 +40,8 @@ def optimal_coefficients(bands: int, steps: int) -> tuple[float, ...]:
       steps: 2 to 10^6, at least ``bands``.
     Sources: Choquette-Choo et al. 2023, arXiv:2306.08153; Kalinin and Lampert 2024, arXiv:2405.13763 (the start).
     """
+    from scipy.optimize import minimize  # loaded where it is needed: the service reads this module when it starts
+
     if not 2 <= bands <= min(64, steps):
         raise InvalidParameter("bands", f"from 2 to {min(64, steps)}", bands)
     start = np.array(square_root_coefficients(bands)[1:])
@@ -93,6 +93,8 @@ def _column(coefficients: tuple[float, ...], steps: int) -> Column:
 
 def _loss(column: Column, steps: int) -> tuple[float, Column]:
     """The mean squared noise, and its slope in every coefficient."""
+    from scipy.signal import lfilter
+
     pulse = np.zeros(steps)
     pulse[0] = 1.0
     inverse = np.asarray(lfilter([1.0], column, pulse))

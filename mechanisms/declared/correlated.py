@@ -9,7 +9,6 @@ from typing import Annotated, ClassVar, Literal, Self, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, Strict, model_validator
-from scipy.signal import lfilter
 
 from zetadp.mechanisms.base import LARGEST_SCALE, SMALLEST_SCALE, Adjacency, Assumption, Facts, Number, Positive, Step, Value, is_absent
 from zetadp.mechanisms.declared.base import Declared
@@ -196,6 +195,8 @@ def inverse_column(coefficients: tuple[float, ...], steps: int) -> Column:
     >>> inverse_column((0.5, 0.125), 4).tolist()
     [1.0, 0.5, 0.375, 0.25]
     """
+    from scipy.signal import lfilter  # takes a while to load, and most questions don't need it
+
     pulse = np.zeros(steps)
     pulse[0] = 1.0
     return np.asarray(lfilter([1.0], [1.0, *(-one for one in coefficients)], pulse), dtype=np.float64)

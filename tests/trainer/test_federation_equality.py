@@ -250,7 +250,7 @@ def test_a_federation_over_a_network_needs_its_participants(tmp_path: Path) -> N
         ({"declared_units": None}, "declared_units must be given"),
         (
             {"clipping": ADAPTIVE},
-            "clipping must be flat or per_layer",
+            "clipping must be flat without a schedule, or per_layer",
         ),
         ({"audit": {"kind": "canaries", "canaries": 100}}, "audit must be absent"),
         ({"evaluation": {"kind": "private_accuracy", "noise_std": 1.0, "every_steps": 2}}, "evaluation must be none or public_held_out"),

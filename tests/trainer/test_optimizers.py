@@ -88,7 +88,7 @@ def test_a_schedule_of_steps_is_torchs() -> None:
 
 
 def test_steps_must_ascend() -> None:
-    with pytest.raises(ValidationError, match=r"optimizer\.schedule\.after must be ascending step numbers"):
+    with pytest.raises(ValidationError, match=r"schedule\.after must be ascending step numbers"):
         StepDecay(after=(7, 3))
 
 
