@@ -17,6 +17,7 @@ from zetadp.app.certificates.issuing.issue import CertificateInput, issue_certif
 from zetadp.app.certificates.page.plain import describe
 from zetadp.app.certificates.signing.keys import PublicKeySet, jwks
 from zetadp.app.certificates.verification.verify import read
+from zetadp.app.certificates.words.reading import Reading
 from zetadp.app.kit.settings import Settings
 
 collect_ignore = ["preloaded.py"]
@@ -84,6 +85,18 @@ def table_of_kinds(folder: Path) -> Generator[None]:
 def issued(folder: Path, settings: Settings, table_of_kinds: None) -> Callable[[str], bytes]:
     """The certificate of a kind of training, or of a setting, by its name; issued when it is first asked for."""
     return cache(lambda name: issue_certificate(run_named(name, folder / "named"), settings))
+
+
+@pytest.fixture(scope="module")
+def reading(issued: Callable[[str], bytes]) -> Callable[[str], Reading]:
+    """A certificate of this name as it is read."""
+    return lambda name: Reading(read(issued(name)))
+
+
+@pytest.fixture(scope="module")
+def text(issued: Callable[[str], bytes]) -> Callable[[str], str]:
+    """The same in words."""
+    return lambda name: describe(read(issued(name)))
 
 
 @pytest.fixture(scope="module")
