@@ -19,7 +19,7 @@ from zetadp.mechanisms.declared.correlated import Buffer
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling import grid
 from zetadp.trainer.engine import TorchSource
-from zetadp.trainer.engine.noise import inverse_bands, releasing
+from zetadp.trainer.engine.noise import buffers, releasing
 from zetadp.trainer.engine.noise.inverse_bands import InverseBandedSums
 from zetadp.trainer.specs.execution_plan import ExecutionPlan, FlatClipping, clipped_sensitivity
 from zetadp.trainer.specs.sampling import CyclicPoissonSampling, PoissonSampling, Sampling
@@ -121,7 +121,7 @@ def test_a_unit_moves_all_releases_of_the_run_together_by_its_sensitivity_less_t
 
 def test_without_the_contraction_a_unit_moves_them_further(monkeypatch: pytest.MonkeyPatch) -> None:
     with_it = _moved(ROOT, 500, 0)
-    monkeypatch.setattr(inverse_bands, "contraction", lambda *_given: 1.0)
+    monkeypatch.setattr(buffers, "contraction", lambda *_given: 1.0)
     assert _moved(ROOT, 500, 0) > with_it * (1.0 + 0.9 * _error(ROOT, 500) * NOISES[0].noise_scale / BOUND)
 
 

@@ -38,11 +38,7 @@ class BufferedSums:
 
     def __init__(self, strategy: BufferedStrategy, mechanism: ComplexGaussian | Gaussian, coordinates: int, steps: int) -> None:
         self._strategy = strategy
-        # What a sum is multiplied by, so that all rounding of the run is within what the noise is for. Complex noise adds one number to a
-        # vector of odd length.
-        each = (_each(strategy, steps) + rounding(coordinates + 1)) * math.sqrt(steps)
-        self._kept = contraction(mechanism.least_distance(), coordinates + 1, "l2", each)
-        self._largest = 2.0 ** (math.frexp(mechanism.noise_scale)[1] - 1 + LARGEST_BITS)
+        self._kept, self._largest = limits(mechanism, coordinates, steps, _each(strategy, steps))
         self._sums = _Buffers(strategy)
         self._gradients = _Buffers(strategy)
         self._step: int | None = None
@@ -73,6 +69,20 @@ class BufferedSums:
             found.sub_(buffer, alpha=weight)
         self._gradients.last = found
         return found.clone()
+
+
+def limits(mechanism: ComplexGaussian | Gaussian, coordinates: int, steps: int, each: float) -> tuple[float, float]:
+    """(what a sum is multiplied by, so that all rounding of the run is within what the noise is for; what its numbers are held within).
+
+    Args:
+      each: how far rounding moves two neighbours' numbers apart in each step, in units of the noise, without that of the release.
+    Raises:
+      InvalidParameter: the noise is too large for its sensitivity and so many coordinates.
+    """
+    # Complex noise adds one number to a vector of odd length.
+    length = coordinates + 1
+    kept = contraction(mechanism.least_distance(), length, "l2", (each + rounding(length)) * math.sqrt(steps))
+    return kept, 2.0 ** (math.frexp(mechanism.noise_scale)[1] - 1 + LARGEST_BITS)
 
 
 @final

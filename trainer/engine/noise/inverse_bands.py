@@ -5,7 +5,6 @@ In float64; the rounding of every operation is charged, in all steps. Proof: mec
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from typing import final
 
@@ -13,8 +12,7 @@ import torch
 from torch import Tensor
 
 from zetadp.mechanisms import ComplexGaussian, Gaussian
-from zetadp.mechanisms.sampling.grid import contraction, rounding
-from zetadp.trainer.engine.noise.buffers import LARGEST_BITS, ROUNDING
+from zetadp.trainer.engine.noise.buffers import ROUNDING, limits
 from zetadp.trainer.specs.strategy import BandedInverseStrategy
 
 
@@ -35,11 +33,7 @@ class InverseBandedSums:
 
     def __init__(self, strategy: BandedInverseStrategy, mechanism: ComplexGaussian | Gaussian, coordinates: int, steps: int) -> None:
         self._strategy = strategy
-        # What a sum is multiplied by, so that all rounding of the run is within what the noise is for. Complex noise adds one number to a
-        # vector of odd length.
-        each = (_each(strategy, steps) + rounding(coordinates + 1)) * math.sqrt(steps)
-        self._kept = contraction(mechanism.least_distance(), coordinates + 1, "l2", each)
-        self._largest = 2.0 ** (math.frexp(mechanism.noise_scale)[1] - 1 + LARGEST_BITS)
+        self._kept, self._largest = limits(mechanism, coordinates, steps, _each(strategy, steps))
         self._sums: deque[Tensor] = deque(maxlen=strategy.bands)
         self._releases: deque[Tensor] = deque(maxlen=strategy.bands)
         self._step: int | None = None
