@@ -104,12 +104,21 @@ class CorrelatedNoise(Declared):
         if not SMALLEST_SCALE <= abs(first) <= LARGEST_SCALE:
             raise InvalidParameter("coefficients", "with c_0 other than 0: every step needs noise", first)
         if not (self._is_banded or self._falls):
-            raise InvalidParameter(
-                "coefficients",
-                f"at most min_separation = {self.min_separation} of them, or from c_0 > 0 on never rising and never below 0",
-                f"{len(self.coefficients)} coefficients, {len(self.buffers)} buffers, {len(self.inverse_coefficients)} of the inverse",
-            )
+            raise self._rising()
         return self
+
+    def _rising(self) -> InvalidParameter:
+        """Names what was given."""
+        if self.inverse_coefficients:
+            expected = f"such that no entry of C's first column, of {self.steps}, is above an earlier one, with c_0 > 0"
+            return InvalidParameter("inverse_coefficients", expected, list(self.inverse_coefficients))
+        if self.buffers:
+            given = [one.weight for one in self.buffers]
+            return InvalidParameter(
+                "buffers", f"of weights that add up to at most c_0 = {next(iter(self.coefficients))}, and that > 0", given
+            )
+        expected = f"at most min_separation = {self.min_separation} of them, or from c_0 > 0 on never rising and never below 0"
+        return InvalidParameter("coefficients", expected, f"{len(self.coefficients)} of them")
 
     @classmethod
     def example(cls) -> Self:
