@@ -35,6 +35,9 @@ LOG_DELTA_ERROR = 2e-13
 """Error of ``gdp_log_delta``: at most LOG_DELTA_ERROR + 2e-15 |log delta| for mu <= 1e14 (proofs/gdp_numerics.md, which takes the
 accuracy of exp, log and erfcx for granted). Measured against 60 and more digits, the largest error is a quarter of it."""
 
+NEAR_ONE_ERROR = 3e-12
+"""Of delta near 1 log delta has only this relative error, which is the smaller one above -0.066; 1e-299 where 1 - delta underflows."""
+
 _ROUNDED_QUOTIENT_MATTERS = 16.0
 _CERTAIN = -40.0
 _BEYOND_ALL_FLOATS = 1e150
@@ -47,7 +50,9 @@ _SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
 
 def log_delta_error(log_delta: float) -> float:
     """Bound on the absolute error of a ``gdp_log_delta`` with the result ``log_delta``; this is the relative error of delta itself."""
-    return LOG_DELTA_ERROR + 2e-15 * abs(log_delta) if log_delta > -math.inf else 0.0
+    if log_delta == -math.inf:
+        return 0.0
+    return min(LOG_DELTA_ERROR, NEAR_ONE_ERROR * abs(log_delta) + 1e-299) + 2e-15 * abs(log_delta)
 
 
 def gdp_log_delta(mu: float, epsilon: float) -> float:

@@ -63,6 +63,18 @@ def test_stated_error_holds_over_eighteen_decades_of_mu_and_down_to_any_delta():
         assert abs(float(gdp_log_delta(mu, epsilon) - exact)) <= log_delta_error(float(exact)), (mu, epsilon)
 
 
+@pytest.mark.parametrize("mu", [17.0, 80.0, 1e4, 1e9])
+def test_near_one_the_error_is_a_share_of_what_delta_lacks(mu: float) -> None:
+    generator = random.Random(3)
+    for _ in range(60):
+        epsilon = mu * (generator.uniform(-39.0, -1.5) + 0.5 * mu)
+        if epsilon < 0.0:
+            continue
+        exact = _exact_log_delta(mu, epsilon)
+        found = gdp_log_delta(mu, epsilon)
+        assert abs(float(found - exact)) <= log_delta_error(found) <= 3.1e-12 * abs(found) + 1e-299
+
+
 def test_half_of_the_stated_error_is_enough_on_these_points():
     assert all(
         abs(float(gdp_log_delta(mu, epsilon) - exact)) <= 0.5 * log_delta_error(float(exact))

@@ -15,7 +15,15 @@ from numpy.typing import ArrayLike
 
 from zetadp.accountants.profile import Bound, check_epsilon
 from zetadp.mechanisms.errors import InvalidParameter
-from zetadp.mechanisms.numerics.gdp import LOG_DELTA_ERROR, Floats, gdp_log_delta, gdp_log_deltas, log_delta_error, log_delta_slopes
+from zetadp.mechanisms.numerics.gdp import (
+    LOG_DELTA_ERROR,
+    NEAR_ONE_ERROR,
+    Floats,
+    gdp_log_delta,
+    gdp_log_deltas,
+    log_delta_error,
+    log_delta_slopes,
+)
 from zetadp.mechanisms.numerics.logspace import SMALLEST_FLOAT
 
 ROUTE = "gdp"
@@ -47,13 +55,15 @@ def log_delta_upper(mu: float, epsilon: float) -> float:
     >>> round(math.exp(log_delta_upper(1.0, 1.0)), 12)
     0.126936737507
     """
-    # high plus its error, even at -infinity.
-    return min(0.0, gdp_log_delta(mu * _RAISED, epsilon) * _KEPT + LOG_DELTA_ERROR)
+    high = gdp_log_delta(mu * _RAISED, epsilon)
+    # ``high`` plus its error, even at -infinity.
+    return min(0.0, high * _KEPT + min(LOG_DELTA_ERROR, 1e-299 - NEAR_ONE_ERROR * high))
 
 
 def log_deltas_upper(mu: ArrayLike, epsilon: ArrayLike) -> Floats:
     """``log_delta_upper`` element by element, the arguments broadcast against each other."""
-    return np.minimum(0.0, gdp_log_deltas(np.asarray(mu, dtype=np.float64) * _RAISED, epsilon) * _KEPT + LOG_DELTA_ERROR)
+    high = gdp_log_deltas(np.asarray(mu, dtype=np.float64) * _RAISED, epsilon)
+    return np.minimum(0.0, high * _KEPT + np.minimum(LOG_DELTA_ERROR, 1e-299 - NEAR_ONE_ERROR * high))
 
 
 def epsilon_at(mu: float, log_delta: float) -> Bound:

@@ -15,7 +15,7 @@ from zetadp.accountants.grids.hockey_stick import reverse as reverse_order
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Pair, widened
 from zetadp.accountants.profile import Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
-from zetadp.accountants.routes.contour import jumps
+from zetadp.accountants.routes.contour import complement, jumps
 from zetadp.accountants.routes.contour.ends import Ends, agreed, around
 from zetadp.accountants.routes.contour.engine import direction
 from zetadp.accountants.routes.contour.inversion import Contour, Direction, tolerance_for
@@ -221,12 +221,12 @@ class _Side:
         return min(max(0.0, (size - rest + slack) / tilt), self._direction.largest_loss)
 
     def epsilon(self, log_delta: float) -> Ends:
-        """(lower, upper) of epsilon at this delta, at least 0: by one contour, or by one for each number of jumps."""
+        """(lower, upper) of epsilon at this delta, at least 0: by one contour, one for each number of jumps, or one of 1 - delta."""
         return _of_both(
             "epsilon",
             lambda: self._by_one(log_delta),
             lambda: (0.0, self.epsilon_by_chernoff(log_delta)),
-            lambda: jumps.epsilon(self._pairs, log_delta),
+            lambda: (complement if log_delta > complement.NEAREST else jumps).epsilon(self._pairs, log_delta),
             lambda found: found[1] == math.inf or found[1] - found[0] > max(jumps.ENOUGH * found[1], _LEAST_WIDTH),
         )
 

@@ -27,6 +27,23 @@ class Curve(Protocol):
         ...
 
 
+def root_near(curve: Curve, log_delta: float, epsilon: float) -> float:
+    """About the epsilon at which the estimate is ``log_delta``, from a first guess; guarded Newton steps."""
+    low, high = -math.inf, math.inf
+    for _ in range(60):
+        value, slope = curve.estimate(epsilon)
+        low, high = (epsilon, high) if value > log_delta else (low, epsilon)
+        back = 0.25 * curve.period if value > log_delta else -0.25 * curve.period
+        step = (log_delta - value) / slope if slope < 0.0 and math.isfinite(value) else back
+        moved = epsilon + min(max(step, -0.25 * curve.period), 0.25 * curve.period)
+        if abs(moved - epsilon) <= 1e-13 * abs(moved):
+            return moved
+        if not low < moved < high:
+            moved = 0.5 * (low + high)
+        epsilon = moved
+    return epsilon
+
+
 def around(curve: Curve, root: float, log_delta: float) -> Ends:
     """(lower, upper) of epsilon at this delta, from steps around the estimates' root >= 0; 0 and infinity as far as nothing is proved."""
     low, high = curve.bracket(root)

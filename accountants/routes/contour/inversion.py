@@ -23,6 +23,7 @@ from zetadp.accountants import deadline
 from zetadp.accountants.arithmetic import UNIT
 from zetadp.accountants.densities.heights import Integrand
 from zetadp.accountants.densities.transforms import Transform, TransformUnavailable
+from zetadp.accountants.routes.contour.ends import root_near
 from zetadp.accountants.routes.contour.saddle import Saddle
 from zetadp.mechanisms.numerics.logspace import log_add
 
@@ -285,19 +286,7 @@ class Contour:
 
     def solve(self, log_delta: float, epsilon: float) -> float:
         """The epsilon at which the trapezoid sum is e^log_delta, from a first guess; guarded Newton steps on its logarithm."""
-        low, high = -math.inf, math.inf
-        for _ in range(60):
-            value, slope = self.estimate(epsilon)
-            low, high = (epsilon, high) if value > log_delta else (low, epsilon)
-            back = 0.25 * self._period if value > log_delta else -0.25 * self._period
-            step = (log_delta - value) / slope if slope < 0.0 and math.isfinite(value) else back
-            moved = epsilon + min(max(step, -0.25 * self._period), 0.25 * self._period)
-            if abs(moved - epsilon) <= 1e-13 * abs(moved):
-                return moved
-            if not low < moved < high:
-                moved = 0.5 * (low + high)
-            epsilon = moved
-        return epsilon
+        return root_near(self, log_delta, epsilon)
 
 
 def _shortest(direction: Direction, saddle: Saddle, beyond: list[tuple[float, float]], below: float) -> tuple[Saddle, float]:
