@@ -75,7 +75,7 @@ def test_whole_releases_agree_with_their_closed_form(mu: float, kappa: str) -> N
     assert bound.lower <= truth <= bound.upper <= bound.lower * (1.0 + 1e-10)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     q=st.floats(0.01, 0.9),
     distance=st.floats(0.3, 8.0),

@@ -30,8 +30,8 @@ Complexes = NDArray[np.complex128]
 NEAREST = -1e-2
 """log delta above which this is worth a try."""
 
-MOST_PRODUCTS = 4e7
-"""Nodes times heights, beyond which a line is declined: about a second."""
+MOST_PRODUCTS = 1e7
+"""Nodes times heights, beyond which a line is declined: about half a second."""
 
 _REACH = 9.0
 _LEAST_NEED, _LARGEST_NEED, _NODE_NEED = 14.0, 32.0, 37.0
