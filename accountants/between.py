@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Protocol, final
 
-from zetadp.accountants.profile import Bound, DeltaBound, PrivacyProfile, check_delta
+from zetadp.accountants.profile import Bound, DeltaBound, PrivacyProfile, at_most, check_delta
 from zetadp.mechanisms.base import Step
 from zetadp.mechanisms.errors import NumericalFloor, UnsupportedEvent
 
@@ -66,7 +66,7 @@ class BetweenProfile(PrivacyProfile):
     def delta(self, epsilon: float) -> DeltaBound:
         found = self._above.delta(epsilon)
         log_lower = max((one.log_delta(epsilon) for one in self._below), default=-math.inf)
-        return DeltaBound(log_lower=min(log_lower, found.log_upper), log_upper=found.log_upper, route=found.route)
+        return DeltaBound(log_lower=at_most("log delta", log_lower, found.log_upper), log_upper=found.log_upper, route=found.route)
 
     def epsilon(self, delta: float) -> Bound:
         check_delta(delta)
@@ -93,4 +93,4 @@ class BetweenProfile(PrivacyProfile):
 
     def _between(self, found: Bound, log_delta: float) -> Bound:
         lower = max((one.epsilon(log_delta) for one in self._below), default=0.0)
-        return Bound(lower=min(lower, found.upper), upper=found.upper, route=found.route)
+        return Bound(lower=at_most("epsilon", lower, found.upper), upper=found.upper, route=found.route)

@@ -15,7 +15,7 @@ from typing import final
 from zetadp.accountants.dominating import pair_of, unsupported_reason
 from zetadp.accountants.largest_loss import pure_epsilon
 from zetadp.accountants.leaf import Leaf
-from zetadp.accountants.profile import Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
+from zetadp.accountants.profile import Bound, DeltaBound, PrivacyProfile, at_most, check_delta, check_epsilon
 from zetadp.mechanisms import ApproximateGuarantee, PureGuarantee
 from zetadp.mechanisms.base import Step
 from zetadp.mechanisms.errors import InvalidParameter, NumericalFloor
@@ -179,7 +179,7 @@ class FailingProfile(PrivacyProfile):
         at = [min(log_left + moved, -1e-300) for moved in (-error, error)]
         upper = self._inner.epsilon_at_log_delta(at[0])
         lower = self._inner.epsilon_at_log_delta(at[1])
-        return Bound(lower=min(lower.lower, upper.upper), upper=upper.upper, route=upper.route)
+        return Bound(lower=at_most("epsilon", lower.lower, upper.upper), upper=upper.upper, route=upper.route)
 
     def _at_no_delta(self, inner: PrivacyProfile) -> Bound:
         """epsilon where all of delta is used for the failures: the largest loss of the rest."""
@@ -189,4 +189,4 @@ class FailingProfile(PrivacyProfile):
             lower = inner.epsilon_at_log_delta(_DEEP).lower
         except NumericalFloor:
             lower = 0.0
-        return Bound(lower=min(lower, upper), upper=upper, route=inner.route)
+        return Bound(lower=at_most("epsilon", lower, upper), upper=upper, route=inner.route)

@@ -12,11 +12,14 @@ from pydantic import model_validator
 
 from zetadp.accountants.trade_off import SupportingLines
 from zetadp.mechanisms.base import Extended, Step, Value
-from zetadp.mechanisms.errors import InvalidParameter, NumericalFloor
+from zetadp.mechanisms.errors import ContradictoryBounds, InvalidParameter, NumericalFloor
 from zetadp.mechanisms.numerics import logspace
 
 SMALLEST_LOG_DELTA = -700.0
 """Below this, routes that need delta itself can't answer."""
+
+_ROUNDED = 1e-9
+"""Share of an end, or of 1, by which rounding may put a lower end above an upper one."""
 
 
 @final
@@ -60,6 +63,20 @@ class DeltaBound(Value):
     def upper(self) -> float:
         """Rounded up; never 0 unless delta is."""
         return min(1.0, logspace.exp_up(self.log_upper))
+
+
+def at_most(quantity: str, lower: float, upper: float) -> float:
+    """A lower end beside an upper end of another origin: the smaller of both where rounding alone puts it above.
+
+    Raises:
+      ContradictoryBounds: it is above by more than rounding.
+
+    >>> at_most("epsilon", 1.0 + 1e-12, 1.0)
+    1.0
+    """
+    if lower > upper + (_ROUNDED * max(1.0, abs(upper)) if math.isfinite(upper) else 0.0):
+        raise ContradictoryBounds(quantity, lower, upper)
+    return min(lower, upper)
 
 
 class PrivacyProfile(ABC):

@@ -21,7 +21,7 @@ from typing import final
 
 from zetadp.accountants.dominating import pair_of, unsupported_reason
 from zetadp.accountants.leaf import Leaf, Selection
-from zetadp.accountants.profile import SMALLEST_LOG_DELTA, Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
+from zetadp.accountants.profile import SMALLEST_LOG_DELTA, Bound, DeltaBound, PrivacyProfile, at_most, check_delta, check_epsilon
 from zetadp.accountants.selected import poisson
 from zetadp.accountants.selected.guarantees import Guarantee
 from zetadp.accountants.selected.largest import largest_loss_of_best
@@ -82,7 +82,7 @@ class SelectedProfile(PrivacyProfile):
         near = max(epsilon - self._shift, 0.0)
         tests = self._both((epsilon, near, 0.94 * near, 0.5 * (epsilon + near), 1.2 * epsilon))
         lower = max((log_excess(p, q, epsilon) for p, q in tests), default=-math.inf)
-        return DeltaBound(log_lower=min(lower, upper), log_upper=upper, route=route)
+        return DeltaBound(log_lower=at_most("log delta", lower, upper), log_upper=upper, route=route)
 
     def log_delta_upper(self, epsilon: float) -> float:
         check_epsilon(epsilon)
@@ -192,7 +192,7 @@ class SelectedProfile(PrivacyProfile):
             return Bound(lower=0.0, upper=upper, route=route)
         tests = self._both((near, 0.94 * near, 0.87 * near, 0.75 * near, 1.1 * near))
         lower = max((least_epsilon(p, q, log_delta) for p, q in tests), default=0.0)
-        return Bound(lower=min(max(lower, 0.0), upper), upper=upper, route=route)
+        return Bound(lower=at_most("epsilon", max(lower, 0.0), upper), upper=upper, route=route)
 
     def _epsilon_upper(self, log_delta: float, delta: float | None, near: float) -> tuple[float, str]:
         """The smaller upper end, and its origin; ``near`` is the base's epsilon at delta / m."""
