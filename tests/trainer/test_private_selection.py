@@ -347,6 +347,30 @@ def test_the_event_is_the_selection_of_a_run_with_the_least_noise() -> None:
     )
 
 
+def _asking(epsilon: float) -> dict[str, Any]:
+    return {"privacy": {"adjacency": "add_remove", "unit": "record", "delta": 1e-5, "epsilon": epsilon}}
+
+
+@pytest.mark.parametrize("counted", [{}, {"evaluation": {"kind": "private_accuracy", "noise_std": 20.0, "every_steps": 3}}])
+def test_an_epsilon_is_that_of_the_whole_selection(counted: dict[str, Any]) -> None:
+    plan = _planned(_candidate(clipping_bound=0.25, **_asking(2.0), **counted), _candidate(clipping_bound=3.0, **_asking(2.0), **counted))
+    assert 1.999 < accountants.profile(plan.event).epsilon_upper(1e-5) <= 2.0
+    assert accountants.profile(plan.one_run.event).epsilon_upper(1e-5) < 1.9
+    multipliers = [candidate.plan.noise_std / candidate.plan.clipping.sensitivity for candidate in plan.candidates]
+    assert multipliers[0] == pytest.approx(multipliers[1], rel=1e-12)
+    assert all(candidate.plan.evaluation == plan.candidates[0].plan.evaluation for candidate in plan.candidates)
+    if counted:
+        assert plan.counts is not None
+        assert plan.counts.mechanism.std == 20.0
+
+
+def test_candidates_ask_for_one_epsilon() -> None:
+    with pytest.raises(ValidationError, match=r"candidates\[1\].spec.privacy.*epsilon 2 as in the first candidate"):
+        _planned(_candidate(**_asking(2.0)), _candidate(**_asking(3.0)))
+    with pytest.raises(ValidationError, match="no epsilon as in the first candidate"):
+        _planned(_candidate(**_noise(2.0)), _candidate(**_asking(3.0)))
+
+
 def test_counts_that_score_the_runs_are_in_each_runs_event() -> None:
     counted = {"evaluation": {"kind": "private_accuracy", "noise_std": 20.0, "every_steps": 3}}
     plan = _planned(_candidate(**_noise(2.0), **counted))

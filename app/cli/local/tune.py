@@ -172,7 +172,7 @@ def _lines(found: Tuned, source: str, changes: Sequence[str]) -> list[str]:
     cost = found.selection
     lines.append(
         f"A private selection among the {cost.candidates} on the private data instead (algorithm private_selection, a geometric number of "
-        f"runs with mean {cost.runs.mean:g}): epsilon {text_up(cost.epsilon, 4)} at delta {cost.delta:g} for one {cost.unit}, where one "
-        f"run has {text_up(cost.epsilon_of_one_run, 4)}."
+        f"runs with mean {cost.runs.mean:g}): epsilon {text_up(cost.epsilon, 4)} at delta {cost.delta:g} for one {cost.unit}, with "
+        f"noise that alone would give one run {text_up(cost.epsilon_of_one_run, 4)}."
     )
     return lines

@@ -3,11 +3,14 @@ r"""The spec of a private selection: a random number of runs with candidates for
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, ClassVar, Literal, Self, final
 
 from pydantic import Field, TypeAdapter, model_validator
 
+from zetadp.accountants import AutoAccountant
+from zetadp.accountants.calibration import NoiseScale, Target, solve
 from zetadp.mechanisms.base import Adjacency, Value
 from zetadp.mechanisms.declared.runs import AnyRuns, PoissonRuns
 from zetadp.mechanisms.errors import InvalidParameter
@@ -48,12 +51,14 @@ class PrivateSelection(TrainingSpec):
 
     Attributes:
       data: the data set of all candidates.
-      candidates: trainings with different names, each with this ``data`` and the same ``evaluation``, samples, steps and neighbours; the
-        guarantee is for the one with the least noise multiplier.
+      candidates: trainings with different names, each with this ``data`` and the same ``evaluation``, samples, steps and neighbours. Where
+        they ask for an epsilon, it is the same, and that of the whole selection: their noise is calibrated to it together. Where they give
+        noise multipliers the guarantee is for the least one.
       runs: the law of the number of runs.
       (others): as in ``TrainingSpec``; candidates leave ``reproducible`` and ``seed`` to the selection.
     Raises:
-      ValidationError: candidates that differ in data, held-out records or records of a user, or that nothing scores; two with one name.
+      ValidationError: candidates that differ in data, epsilon, held-out records or records of a user, or that nothing scores; two with
+        one name.
     """
 
     SUMMARY: ClassVar[str] = (
@@ -116,6 +121,11 @@ class PrivateSelection(TrainingSpec):
                 )
             if spec.evaluation != first.evaluation:
                 raise InvalidParameter(f"{where}.evaluation", "that of the first candidate", spec.evaluation.kind)
+            if spec.privacy.epsilon != first.privacy.epsilon:
+                asked = "no epsilon" if first.privacy.epsilon is None else f"epsilon {first.privacy.epsilon:g}"
+                raise InvalidParameter(
+                    f"{where}.privacy", f"{asked} as in the first candidate (it is the whole selection's)", spec.privacy.epsilon
+                )
             if spec.records_per_unit != first.records_per_unit:
                 expected = f"{first.records_per_unit!r} as in the first candidate"
                 raise InvalidParameter(f"{where}.records_per_user", expected, spec.records_per_unit)
@@ -141,25 +151,31 @@ class PrivateSelection(TrainingSpec):
 
     def plan_for(self, facts: DataSetFacts) -> SelectionPlan:
         _check_task(facts)
-        known: dict[str, ExecutionPlan] = {}
-        found: list[CandidatePlan] = []
-        for candidate in self.candidates:
-            # Calibration takes a while, and an optimizer doesn't change it.
-            key = candidate.spec.model_dump_json(exclude={"optimizer"})
-            if key not in known:
-                known[key] = candidate.spec.plan_for(facts)
-            found.append(CandidatePlan(name=candidate.name, plan=known[key]))
-        return SelectionPlan(runs=self.runs, candidates=tuple(found))
+        epsilon = self.candidates[0].spec.privacy.epsilon
+        if epsilon is None:
+            return self._plan({candidate.name: candidate.spec.plan_for(facts) for candidate in self.candidates})
+        draft = self._plan(self._with_noise(facts, 1.0))
+        # What a run's private evaluations add stays as it was asked for.
+        noise = NoiseScale() if draft.counts is None else NoiseScale(at="/event/events/0")
+        target = Target(epsilon=epsilon, delta=draft.delta)
+        return self._plan(self._with_noise(facts, solve(draft.event, noise, target, AutoAccountant()).value))
+
+    def _with_noise(self, facts: DataSetFacts, multiplier: float) -> dict[str, ExecutionPlan]:
+        specs = {candidate.name: candidate.spec for candidate in self.candidates}
+        return {name: spec.plan_with(facts, multiplier * spec.planned_clipping(facts).sensitivity) for name, spec in specs.items()}
+
+    def _plan(self, plans: Mapping[str, ExecutionPlan]) -> SelectionPlan:
+        return SelectionPlan(runs=self.runs, candidates=tuple(CandidatePlan(name=name, plan=plan) for name, plan in plans.items()))
 
     def replanned(self, facts: DataSetFacts, plan: Plan) -> SelectionPlan:
         if not isinstance(plan, SelectionPlan) or len(plan.candidates) != len(self.candidates):
             return self.plan_for(facts)
-        found: list[CandidatePlan] = []
+        found: dict[str, ExecutionPlan] = {}
         for candidate, planned in zip(self.candidates, plan.candidates, strict=True):
             again = candidate.spec.replanned(facts, planned.plan)
             assert isinstance(again, ExecutionPlan)  # of every candidate
-            found.append(CandidatePlan(name=candidate.name, plan=again))
-        return SelectionPlan(runs=self.runs, candidates=tuple(found))
+            found[candidate.name] = again
+        return self._plan(found)
 
     @property
     def runs_alone(self) -> str | None:
