@@ -40,6 +40,9 @@ _LEAST_NEED, _LARGEST_NEED, _NODE_NEED = 14.0, 32.0, 37.0
 _SHARPNESS = 1e-8
 """Relative change of epsilon that aliases and cut-off are to cause at most."""
 
+_LOWER_PATHS = 0.3, 0.1, 0.03, 0.01, 0.003
+"""Of the nodes' distance from the real axis: where M is bounded besides, for low heights and many releases."""
+
 _ROWS, _HALVINGS, _FARTHEST = 128, 60, 25.0
 
 
@@ -113,6 +116,21 @@ def _values(mixture: Mixture, x: Floats, y: float) -> _Values:
 
 
 @final
+class _Placed(NamedTuple):
+    """Nodes on a line above the real axis: summands e^{log_weight + iu loss}, the relative error of each at u = 0, and of each loss."""
+
+    log_weight: Complexes
+    loss: Complexes
+    weight_error: Floats
+    loss_error: Floats
+
+    def modulus_at(self, height: float) -> float:
+        """An upper bound on the sum of the summands' moduli, which falls with the height."""
+        modulus = np.exp(self.log_weight.real - height * np.maximum(self.loss.imag - self.loss_error, 0.0))
+        return float(modulus @ (1.0 + 1.02 * self.weight_error))
+
+
+@final
 class _Factor:
     """M of one release with a Gaussian mixture on each side, at tilts in (-1, 0).
 
@@ -151,37 +169,39 @@ class _Factor:
 
     def settle(self, tilt: float) -> None:
         """The nodes on Im x = y for this tilt. (K1)"""
-        above, below = _values(self._pair.upper, self._x, self._y), _values(self._pair.lower, self._x, self._y)
-        z = self._x + 1j * self._y
-        loss = above.log - below.log
-        exponents = above.log - 0.5 * z**2 + tilt * loss - 0.5 * math.log(2.0 * math.pi)
-        self._log_weight, self._line_loss = exponents + math.log(self._step), loss
-        self._loss_error = above.error + below.error + 2.0 * UNIT * np.abs(loss)
-        sizes = np.abs(z) ** 2 + np.abs(above.log) + np.abs(loss) + np.abs(exponents)
-        self._weight_error = above.error + self._loss_error + 2.0 * ELEMENTARY + 8.0 * UNIT * sizes
-        if not float(self._weight_error.max()) < 0.005:
-            raise TransformUnavailable("rounding leaves nothing of a mixture's weights")
+        self._line = self._placed(tilt, self._y)
+        self._paths = (self._line, *(self._placed(tilt, share * self._y) for share in _LOWER_PATHS))
         strip = 2.0 * math.exp(2.0 * self._y**2) / math.expm1(2.0 * math.pi * self._y / self._step)
         ends = np.exp(self._log_mass[[0, -1]] + tilt * self._loss[[0, -1]] + 0.5 * self._y**2).sum() / -math.expm1(-_REACH * self._step)
         self._quadrature = 1.01 * (strip + float(ends))
 
+    def _placed(self, tilt: float, y: float) -> _Placed:
+        above, below = _values(self._pair.upper, self._x, y), _values(self._pair.lower, self._x, y)
+        z = self._x + 1j * y
+        loss = above.log - below.log
+        exponents = above.log - 0.5 * z**2 + tilt * loss - 0.5 * math.log(2.0 * math.pi)
+        loss_error = above.error + below.error + 2.0 * UNIT * np.abs(loss)
+        sizes = np.abs(z) ** 2 + np.abs(above.log) + np.abs(loss) + np.abs(exponents)
+        weight_error = above.error + loss_error + 2.0 * ELEMENTARY + 8.0 * UNIT * sizes + (self.size + 8) * UNIT
+        if not float(weight_error.max()) < 0.005:
+            raise TransformUnavailable("rounding leaves nothing of a mixture's weights")
+        return _Placed(exponents + math.log(self._step), loss, weight_error, loss_error)
+
     def log_decay(self, height: float) -> float:
         """An upper bound on log |M| at every height from this one on. (K2)"""
-        modulus = np.exp(self._log_weight.real - height * np.maximum(self._line_loss.imag - self._loss_error, 0.0))
-        return math.log(1.02 * float(modulus.sum()) + self._quadrature)
+        return math.log(min(on.modulus_at(height) for on in self._paths) + self._quadrature)
 
     def line(self, heights: Floats) -> tuple[Complexes, Floats]:
         """M at these heights, and its error."""
-        values, errors = np.empty(heights.size, dtype=np.complex128), np.empty(heights.size)
+        on, values, errors = self._line, np.empty(heights.size, dtype=np.complex128), np.empty(heights.size)
         for start in range(0, heights.size, _ROWS):
             deadline.check()
             some = heights[start : start + _ROWS]
-            terms = np.exp(self._log_weight + 1j * some[:, None] * self._line_loss)
+            terms = np.exp(on.log_weight + 1j * some[:, None] * on.loss)
             modulus = np.abs(terms)
-            own = self._weight_error + (self.size + 8) * UNIT
             values[start : start + _ROWS] = terms.sum(axis=1)
-            errors[start : start + _ROWS] = modulus @ own + some * (modulus @ (self._loss_error + 4.0 * UNIT * np.abs(self._line_loss)))
-        if not float((heights.max(initial=0.0) * self._loss_error).max()) < 0.005:
+            errors[start : start + _ROWS] = modulus @ on.weight_error + some * (modulus @ (on.loss_error + 4.0 * UNIT * np.abs(on.loss)))
+        if not float((heights.max(initial=0.0) * on.loss_error).max()) < 0.005:
             raise TransformUnavailable("rounding of losses leaves nothing at the largest height")
         return values, 1.02 * errors + self._quadrature
 
