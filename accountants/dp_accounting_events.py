@@ -46,7 +46,7 @@ from zetadp.accountants.events import (
 from zetadp.accountants.leaf import Leaf, Selection
 from zetadp.mechanisms import ComplexGaussian, ComplexLaplace, Gaussian, GdpGuarantee, Laplace, Spectral, ZcdpGuarantee
 from zetadp.mechanisms.base import Adjacency, PrivacyUnit, Sensitivity
-from zetadp.mechanisms.declared import DiscreteLaplace
+from zetadp.mechanisms.declared import CorrelatedNoise, DiscreteLaplace
 from zetadp.mechanisms.declared.base import Declared
 from zetadp.mechanisms.declared.runs import AnyRuns, GeometricRuns, LogarithmicRuns, PoissonRuns, TruncatedNegativeBinomialRuns
 from zetadp.mechanisms.errors import InvalidParameter
@@ -300,13 +300,19 @@ def _selected(runs: AnyRuns, part: library.DpEvent) -> library.DpEvent:
 def _sampled(event: Sampled, group: int) -> library.DpEvent:
     from dp_accounting import dp_event as library  # pyright: ignore[reportMissingTypeStubs]
 
-    (found,) = leaves(event)
+    # Of correlated noise each turn is a sample of its own.
+    parts = [(_sampled_once(event, leaf, group), count) for leaf, count in leaves(event).items()]
+    several = [part if count == 1 else library.SelfComposedDpEvent(part, count) for part, count in parts]
+    return several[0] if len(several) == 1 else library.ComposedDpEvent(several)
+
+
+def _sampled_once(event: Sampled, found: Leaf, group: int) -> library.DpEvent:
+    from dp_accounting import dp_event as library  # pyright: ignore[reportMissingTypeStubs]
+
     if isinstance(found.mechanism, Declared) and (reason := unsupported_reason(found)) is not None:
         raise _no_twin(f"a sample of {found.mechanism.kind} ({reason})")
-    if isinstance(event, RandomlyAllocated):
-        raise _no_twin("a random allocation")
-    if isinstance(event, Shuffled):
-        raise _no_twin("shuffled batches")
+    if isinstance(event, RandomlyAllocated | Shuffled):
+        raise _no_twin("a random allocation" if isinstance(event, RandomlyAllocated) else "shuffled batches")
     if isinstance(event, FixedSizeSampled):
         if group > 1:
             raise _no_twin("a group with a sample of a fixed size")
@@ -366,7 +372,8 @@ def _declared(leaf: Leaf) -> library.DpEvent:
     from dp_accounting import dp_event as library  # pyright: ignore[reportMissingTypeStubs]
 
     match leaf.mechanism:
-        case GdpGuarantee(mu=mu, adjacency=adjacency):
+        case GdpGuarantee() | CorrelatedNoise():
+            mu, adjacency = leaf.mechanism.privacy_loss().mu, leaf.mechanism.adjacency
             return library.GaussianDpEvent((2.0 if adjacency is Adjacency.REPLACE_ONE else 1.0) / (leaf.group * mu))
         case DiscreteLaplace(scale=scale, moves=moves) if leaf.mechanism.adjacency is not Adjacency.REPLACE_ONE:
             return library.DiscreteLaplaceDpEvent(rounded_up(1 / Fraction(scale)), leaf.group * moves)

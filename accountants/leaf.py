@@ -14,6 +14,7 @@ from zetadp.mechanisms.local import LocalRelease
 from zetadp.mechanisms.loss import PrivacyLoss
 
 Scheme = Literal["poisson", "truncated_poisson", "fixed_size", "random_allocation", "shuffled", "randomly_weighted"]
+Draw = Literal["each_epoch", "once"]
 
 
 @final
@@ -41,6 +42,21 @@ class Weighting(NamedTuple):
 
 
 @final
+class Attained(NamedTuple):
+    """Of an allocation whose own steps and mechanism are only a bound: those of the one that it loses at least.
+
+    Attributes:
+      steps: each unit is in one of them.
+      mechanism: None where nothing is known to be lost.
+      drawn: whether units draw their step afresh in every epoch, or their bin once for all epochs.
+    """
+
+    steps: int
+    mechanism: AnyAccounted | None
+    drawn: Draw
+
+
+@final
 @dataclass(frozen=True, slots=True)
 class Leaf:
     """A mechanism released once on a sample: a plain record that ``leaves`` returns, never stored or sent.
@@ -55,6 +71,7 @@ class Leaf:
       sizes: of a sample of the scheme fixed_size of which a group may hold several units; else None: the probability says it all.
       weighting: of the scheme randomly_weighted; else None.
       releases: how many releases of the same sample the mechanism stands for together.
+      attained: of the scheme random_allocation, where the leaf is only a bound of what was drawn; else None.
     """
 
     probability: float
@@ -66,6 +83,7 @@ class Leaf:
     sizes: Sizes | None = None
     releases: int = 1
     weighting: Weighting | None = None
+    attained: Attained | None = None
     _hash: int = field(default=0, init=False, repr=False, compare=False)
 
     def __hash__(self) -> int:

@@ -45,9 +45,9 @@ def _partitions(size: int, largest: int) -> Iterator[tuple[int, ...]]:
 
 
 def lower_parts(parts: Mapping[Leaf, int]) -> tuple[Mapping[Leaf, int], ...]:
-    """Compositions that lose no more than these leaves, each the same but for groups, or replaced units, in random allocations, if any.
+    """Compositions that lose no more than these leaves, each the same but for random allocations that are only bounds, if any.
 
-    One record of the group alone, and, for Gaussian noise, the sum of an epoch's outputs.
+    One record of the group alone, and, for Gaussian noise, the sum of an epoch's outputs; of bins as if no two of them had a row in common.
     """
     if not any(_is_bounded(leaf) for leaf in parts):
         return ()
@@ -64,11 +64,18 @@ def _replaced(parts: Mapping[Leaf, int], *, of_sum: bool) -> Mapping[Leaf, int]:
 
 
 def _is_bounded(leaf: Leaf) -> bool:
-    return leaf.scheme == "random_allocation" and (leaf.group > 1 or is_replaced(leaf))
+    return leaf.scheme == "random_allocation" and (leaf.group > 1 or is_replaced(leaf) or leaf.attained is not None)
 
 
 def _less(leaf: Leaf, *, of_sum: bool) -> Leaf | None:
     """None where nothing is known to be attained: without the leaf a composition loses no more than with it."""
+    if leaf.attained is not None:
+        steps, mechanism, _ = leaf.attained
+        if mechanism is None:
+            return None
+        leaf = replace(leaf, probability=rounded_up(Fraction(1, steps)), steps=steps, mechanism=mechanism, attained=None)
+        if not (of_sum or is_replaced(leaf)):
+            return leaf
     if is_replaced(leaf) and not isinstance(leaf.mechanism.privacy_loss(), GaussianLoss | LaplaceLoss):
         return None
     loss, known = leaf.mechanism.privacy_loss(), distances(leaf)

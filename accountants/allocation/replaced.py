@@ -55,7 +55,7 @@ def whole_parts(parts: Mapping[Leaf, int]) -> Mapping[Leaf, int]:
         return parts
     found: dict[Leaf, int] = {}
     for leaf, count in parts.items():
-        whole = replace(leaf, probability=1.0, scheme="poisson", steps=1) if is_replaced(leaf) else leaf
+        whole = replace(leaf, probability=1.0, scheme="poisson", steps=1, attained=None) if is_replaced(leaf) else leaf
         found[whole] = found.get(whole, 0) + count
     return found
 

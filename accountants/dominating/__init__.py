@@ -10,6 +10,7 @@ A release with whole-data pair f(x - m) against f(x) (m: mu of a Gaussian mechan
     randomly weighted         P = E f(x - s m), s random                    Q = f(x)                            add_remove, zero_out
     randomly weighted         P = E f(x - s c)                              Q = E f(x + s c)                    replace_one
     random allocation         as whole, which bounds it; or as removing and adding (allocation/replaced.py)           replace_one
+    bins, drawn once          as random allocation to those that are a band apart, of all rounds' m             add_remove, zero_out
     shuffled epoch            as whole, which bounds it                                                          zero_out, replace_one
     fixed size                P = sum_j H(j) f(x - 2 j m)                   Q = f(x)                            add_remove
     fixed size                P = (1 - q) f(x) + q f(x - m)                 Q = f(x), the worse direction       replace_one

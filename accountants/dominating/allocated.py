@@ -29,7 +29,8 @@ def allocated(family: Density, leaf: Leaf, move: float) -> Pair | str:
             f"groups of more than {LARGEST_ALLOCATED_GROUP} with random allocation aren't supported here: a whole release bounds each epoch"
         )
     if leaf.group == 1:
-        return Pair(Allocated(family, leaf.steps), at(move), NULL)
+        # One step is left of bins of which any two have a row in common.
+        return Pair(Allocated(family, leaf.steps) if leaf.steps > 1 else family, at(move), NULL)
     # A mean over blocks of as many steps as the group has records: proofs/allocation.md, Groups.
     far, squares = leaf.group * move, squared_moves(leaf.group, leaf.steps)
     lowest, kept = moved_up(list(squares.values()))

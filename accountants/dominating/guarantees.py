@@ -10,6 +10,7 @@ from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Pair
 from zetadp.mechanisms.base import Adjacency
 from zetadp.mechanisms.declared.base import Declared
+from zetadp.mechanisms.declared.correlated import CorrelatedNoise
 from zetadp.mechanisms.loss import GaussianLoss, IntegerLoss, ResponseLoss
 
 _LARGE = 700.0
@@ -18,7 +19,8 @@ _LARGE = 700.0
 
 def is_guarantee(leaf: Leaf) -> bool:
     """Whether nothing but a guarantee is known of what was released."""
-    return isinstance(leaf.mechanism, Declared) and not isinstance(leaf.mechanism.privacy_loss(), IntegerLoss)
+    known = isinstance(leaf.mechanism, CorrelatedNoise) or isinstance(leaf.mechanism.privacy_loss(), IntegerLoss)
+    return isinstance(leaf.mechanism, Declared) and not known
 
 
 def is_epoch(leaf: Leaf) -> bool:
@@ -38,6 +40,23 @@ def guarantee_reason(leaf: Leaf) -> str | None:
         )
     if not isinstance(loss, GaussianLoss) and (leaf.scheme not in ("poisson", "fixed_size") or (is_fixed and leaf.group > 1)):
         return f"{leaf.scheme} samples of pure epsilon-DP, or groups with a fixed size, have no dominating pair that is proved here"
+    return None
+
+
+def correlated_reason(leaf: Leaf, noise: CorrelatedNoise) -> str | None:
+    """Why no pair is known here of samples of correlated noise, or None. proofs/correlated.md."""
+    if leaf.is_whole:
+        return None
+    if not noise.is_banded:
+        given = "a BLT" if noise.buffers else "the inverse of a band" if noise.inverse_coefficients else "more of them"
+        return (
+            f"samples of correlated_noise are proved for bands alone, of at most min_separation coefficients: with {given} a unit's turns "
+            "share rows, and are no releases of their own"
+        )
+    if leaf.scheme not in ("poisson", "random_allocation"):
+        return f"{leaf.scheme} samples of correlated_noise aren't proved here: only poisson_sampled and randomly_allocated are"
+    if leaf.scheme == "poisson" and noise.adjacency is Adjacency.REPLACE_ONE:
+        return "Poisson samples of correlated_noise under replace_one aren't supported here: nothing says what one unit alone contributes"
     return None
 
 

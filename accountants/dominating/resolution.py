@@ -9,7 +9,7 @@ from zetadp.accountants.densities import DENSITIES, Density, density_of
 from zetadp.accountants.densities.mixtures import SMALLEST_WEIGHT, Mixture
 from zetadp.accountants.dominating.allocated import allocated
 from zetadp.accountants.dominating.fixed_size import fixed_size, fixed_size_group
-from zetadp.accountants.dominating.guarantees import amplified, guarantee_reason, is_epoch, is_guarantee
+from zetadp.accountants.dominating.guarantees import amplified, correlated_reason, guarantee_reason, is_epoch, is_guarantee
 from zetadp.accountants.dominating.poisson import poisson
 from zetadp.accountants.dominating.shapes import NULL, at
 from zetadp.accountants.dominating.truncated import truncated
@@ -17,6 +17,7 @@ from zetadp.accountants.dominating.weighted import weighted
 from zetadp.accountants.leaf import Leaf, Selection, unshuffled
 from zetadp.accountants.pairs import Pair
 from zetadp.mechanisms.base import Adjacency
+from zetadp.mechanisms.declared.correlated import CorrelatedNoise
 from zetadp.mechanisms.errors import UnsupportedEvent
 from zetadp.mechanisms.local import LocalRelease
 from zetadp.mechanisms.loss import ConcentratedLoss, FailingLoss, GaussianLoss, IntegerLoss, LaplaceLoss, PrivacyLoss, ResponseLoss
@@ -77,6 +78,8 @@ def _reason(leaf: Leaf, loss: PrivacyLoss) -> str | None:
     """Why no pair is known here of what is only declared, or of noise on whole numbers, or None."""
     if not leaf.mechanism.CAN_BE_SAMPLED or isinstance(loss, ConcentratedLoss):
         return _declared_reason(leaf, loss)
+    if isinstance(leaf.mechanism, CorrelatedNoise):
+        return correlated_reason(leaf, leaf.mechanism)
     if isinstance(loss, IntegerLoss):
         return _integer_reason(leaf, loss)
     return guarantee_reason(leaf) if is_guarantee(leaf) and not leaf.is_whole else None
@@ -137,7 +140,10 @@ def _local(family: Density, move: float, leaf: Leaf) -> Pair | str:
 def _shuffled(leaf: Leaf) -> Pair | str:
     """That of one whole release an epoch: given the order, every other batch is the same. proofs/shuffled.md, 1."""
     loss = leaf.mechanism.privacy_loss()
-    if not leaf.mechanism.CAN_BE_SAMPLED and (reason := _declared_reason(leaf, loss)) is not None:
+    reason = None if leaf.mechanism.CAN_BE_SAMPLED else _declared_reason(leaf, loss)
+    if isinstance(leaf.mechanism, CorrelatedNoise):
+        reason = correlated_reason(leaf, leaf.mechanism)
+    if reason is not None:
         return reason
     if leaf.mechanism.neighbours[0] is Adjacency.ADD_REMOVE:
         return (

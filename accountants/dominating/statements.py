@@ -3,8 +3,9 @@ r"""What is proved of a sampled leaf, in one line of a derivation."""
 from __future__ import annotations
 
 from zetadp.accountants.dominating.guarantees import is_guarantee
-from zetadp.accountants.leaf import Leaf
+from zetadp.accountants.leaf import Attained, Leaf
 from zetadp.mechanisms.base import Adjacency
+from zetadp.mechanisms.declared import CorrelatedNoise
 from zetadp.mechanisms.local import LocalRelease
 from zetadp.mechanisms.loss import GaussianLoss
 
@@ -13,6 +14,12 @@ def statement(leaf: Leaf) -> tuple[str, str]:
     """(a sampled leaf's pair, where it is proved), for derivations: f is noise of scale 1, m the whole release's distance."""
     if isinstance(leaf.mechanism, LocalRelease) or (is_guarantee(leaf) and not isinstance(leaf.mechanism.privacy_loss(), GaussianLoss)):
         return _kept_statement(leaf)
+    if isinstance(leaf.mechanism, CorrelatedNoise) and (leaf.attained is None or leaf.attained.drawn == "each_epoch"):
+        return f"turns of correlated noise, whose columns have no row in common: {_drawn_statement(leaf)[0]}", "proofs/correlated.md, 1"
+    return _drawn_statement(leaf)
+
+
+def _drawn_statement(leaf: Leaf) -> tuple[str, str]:
     match leaf.scheme:
         case "random_allocation" | "shuffled" | "truncated_poisson":
             return _bounded_statement(leaf)
@@ -63,9 +70,19 @@ def _weighted_statement(leaf: Leaf) -> str:
     return f"{who} a random share s: the mean over s of f(x - s m) against f(x), and f(x) against it"
 
 
+def _bins_statement(leaf: Leaf, bins: Attained) -> tuple[str, str]:
+    each = f"each unit in one of {bins.steps} bins, the same in every round"
+    if leaf.steps == 1 or leaf.mechanism.neighbours[0] is Adjacency.REPLACE_ONE:
+        return f"{each}: as one whole release of a bin's rounds at most", "proofs/correlated.md, 3"
+    text = f"bounded by the mean over {leaf.steps} bins that are a band apart, moved by all rounds together, against f(x), both orders"
+    return f"{each}: {text}", "proofs/correlated.md, 3"
+
+
 def _bounded_statement(leaf: Leaf) -> tuple[str, str]:
     if leaf.scheme == "shuffled":
         return f"each record in one of {leaf.steps} batches of a shuffled epoch: as one whole release, not amplified", "proofs/shuffled.md"
+    if leaf.attained is not None and leaf.attained.drawn == "once":
+        return _bins_statement(leaf, leaf.attained)
     if leaf.scheme == "random_allocation":
         text = f"each record in one of {leaf.steps} releases: the mean over i of f(x - m e_i) against f(x), and f(x) against it"
         if leaf.mechanism.neighbours[0] is Adjacency.REPLACE_ONE:

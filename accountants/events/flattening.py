@@ -22,6 +22,7 @@ from zetadp.accountants.events.kinds import (
     Shuffled,
     TruncatedPoissonSampled,
 )
+from zetadp.accountants.events.turns import by_turn
 from zetadp.accountants.leaf import Leaf, Selection, Sizes, Truncation, Weighting, by_coordinate, by_record
 from zetadp.accountants.shared_sample import combined
 from zetadp.mechanisms import AnyAccounted
@@ -55,8 +56,8 @@ def releases(event: Event) -> Mapping[Leaf, int]:
     Sampling of a composition isn't a composition of samplings: the sample is shared, and its releases are one release (``combined``).
 
     Raises:
-      InvalidParameter: a sampling over another kind of sampling, a group, or releases that aren't all Gaussian or all Laplace noise; more
-        than 10^15 releases, or a group of more than 10^6.
+      InvalidParameter: a sampling over another kind of sampling, a group, or releases that aren't all Gaussian or all Laplace noise; turns
+        of ``correlated_noise`` that the sampling doesn't fit; more than 10^15 releases, or a group of more than 10^6.
     """
     return _once("releases", event, lambda: _counted(event))
 
@@ -95,7 +96,8 @@ def _walk(event: Event, group: int, count: int) -> Iterator[tuple[Leaf, int]]:
         ):
             yield from _walk(event.event, group, count)
         case PoissonSampled() | TruncatedPoissonSampled() | FixedSizeSampled() | RandomlyAllocated() | Shuffled() | RandomlyWeighted():
-            yield from by_record(_sampled(event, group), count)
+            for leaf, number in by_turn(_sampled(event, group), event.drawn if isinstance(event, RandomlyAllocated) else "each_epoch"):
+                yield from by_record(leaf, count * number)
         case Grouped():
             if group * event.size > LARGEST_GROUP:
                 raise InvalidParameter("event", f"groups of at most {LARGEST_GROUP} units in total", group * event.size)

@@ -11,9 +11,10 @@ from typing import Annotated, Literal, NamedTuple, Self, TypeAlias, cast, final,
 
 from pydantic import Field, Strict, model_validator
 
-from zetadp.accountants.leaf import Leaf
+from zetadp.accountants.leaf import Draw, Leaf
 from zetadp.mechanisms import AnyAccounted
 from zetadp.mechanisms.base import DEFERRED, Adjacency, Count, PrivacyUnit, Probability, Value
+from zetadp.mechanisms.declared.correlated import CorrelatedNoise
 from zetadp.mechanisms.declared.runs import AnyRuns
 from zetadp.mechanisms.errors import IncompatibleEvent, InvalidParameter
 from zetadp.mechanisms.numerics.rounding import rounded_up
@@ -29,6 +30,11 @@ _SUM_ERROR = 1e-12
 
 LARGEST_GROUP = 10**6
 """Most units of the event that one unit of the guarantee may hold, over all nested groups."""
+
+
+def _is_each_epoch(drawn: object) -> bool:
+    """Whether it is what JSON leaves out."""
+    return drawn == "each_epoch"
 
 
 @final
@@ -84,7 +90,10 @@ class _Composite(Value):
 
 @final
 class PoissonSampled(_Composite):
-    """The event runs on a random subset: each record joins independently with ``probability``, in (0, 1]."""
+    """The event runs on a random subset: each record joins independently with ``probability``, in (0, 1].
+
+    Of ``correlated_noise`` with a band it joins anew, by a coin of its own, at each of its turns.
+    """
 
     kind: Literal["poisson_sampled"] = "poisson_sampled"
     probability: Probability
@@ -119,14 +128,33 @@ class TruncatedPoissonSampled(_Composite):
 class RandomlyAllocated(_Composite):
     """The event runs ``steps`` times, and each record takes part in exactly one of them, chosen uniformly, each by itself (balls in bins).
 
+    Of ``correlated_noise`` with a band: ``steps`` turns of a record in a row are an epoch, for which it draws one of ``steps`` places, and
+    takes part in the turn of that place, if there is such a turn.
+
     Attributes:
       steps: of one epoch, 1 to 10^6.
       event: a release, or several of the same records; not sampled.
+      drawn: of ``correlated_noise``: ``each_epoch``, or ``once``: the record draws one of ``steps`` bins for the whole run, and takes part
+        in all of bin j's steps j, j + steps, j + 2 steps, ...; then the noise's ``min_separation`` is ``steps``.
     """
 
     kind: Literal["randomly_allocated"] = "randomly_allocated"
     steps: Annotated[int, Strict(), Field(ge=1, le=10**6)]
     event: Event
+    drawn: Draw = Field(default="each_epoch", exclude_if=_is_each_epoch)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.drawn == "each_epoch":
+            return self
+        noise = self.event.mechanism if isinstance(self.event, Release) else None
+        if not isinstance(noise, CorrelatedNoise):
+            got = self.event.kind if noise is None else noise.kind
+            raise InvalidParameter("drawn", "each_epoch, but for a release of correlated_noise, which holds all epochs", got)
+        if noise.min_separation != self.steps:
+            expected = f"the noise's min_separation, {noise.min_separation}: a record is in every steps-th step from its bin's on"
+            raise InvalidParameter("steps", expected, self.steps)
+        return self
 
 
 @final

@@ -83,6 +83,8 @@ def _sampling(leaf: Leaf) -> Iterator[str]:
     unit = _spelled(leaf.mechanism.neighbours[1])
     if leaf.scheme == "shuffled":
         yield f"every {unit} is in exactly one batch of an epoch, and the number and sizes of batches are public"
+    elif leaf.attained is not None and leaf.attained.drawn == "once":
+        yield f"every {unit}'s bin is drawn uniformly, independently of all others, once for the whole run and in secret"
     elif leaf.scheme == "random_allocation":
         yield f"every {unit}'s step is drawn uniformly, independently of all others, afresh in every epoch and in secret"
     elif leaf.scheme == "randomly_weighted":

@@ -61,9 +61,13 @@ _OF_KIND = {
         ("Balle, Barthe and Gaboardi 2018, arXiv:1807.01647", "Zhu, Dong and Wang 2022, arXiv:2106.08567"),
     ),
     "randomly_allocated": _Known(
-        {"steps": 100, "event": RELEASE},
+        {"steps": 100, "event": RELEASE, "drawn": "each_epoch"},
         "allocation.md",
-        ("Chua et al. 2024, arXiv:2412.16802", "Feldman and Shenfeld 2025, arXiv:2502.08202"),
+        (
+            "Chua et al. 2024, arXiv:2412.16802",
+            "Feldman and Shenfeld 2025, arXiv:2502.08202",
+            "Choquette-Choo et al. 2025, arXiv:2410.06266",
+        ),
     ),
     "randomly_weighted": _Known(
         {"shares": [0.5, 1.0], "probabilities": [0.02, 0.01], "event": RELEASE},

@@ -23,6 +23,9 @@ _ROUNDING = 1e-12
 """Relative allowance for positive sums of 20 buffers, of at most 40 windows and, by NumPy in pairs of pairs, of 10^6 squares: a few hundred
 units of 1.1e-16."""
 
+_BAND_ROUNDING = 1e-15
+"""The same for bands, whose squares are added up without rounding: the roundings of squares, of a root and of a quotient."""
+
 Share = Annotated[float, Strict(), Field(allow_inf_nan=False, ge=0.0, le=1.0)]
 Whole = Annotated[int, Strict(), Field(ge=1, le=LARGEST_STEPS)]
 
@@ -46,6 +49,9 @@ class CorrelatedNoise(Declared):
     One unit takes part in at most ``max_participations`` steps, any two of them at least ``min_separation`` apart, and its presence moves
     nobody else to another step. What is released, such as sums with noise that the inverse of C correlates, is a function of C x + z.
 
+    With a band of at most ``min_separation`` coefficients these steps may be turns, which are public: in a sampling of this release the
+    unit takes part in each of them by a coin of its own (``poisson_sampled``), or in those that were drawn (``randomly_allocated``).
+
     Attributes:
       std: of z, in units of a step's sum; > 0.
       l2: how far one unit moves one step's sum at most; under replace_one by two units' contributions.
@@ -61,7 +67,7 @@ class CorrelatedNoise(Declared):
         sensitivity isn't known here.
     Sources: Denisov, McMahan, Rush, Smith and Thakurta 2022; Choquette-Choo, Dvijotham, Pillutla, Ganesh, Steinke and Thakurta 2023;
     Kalinin and Lampert 2024; Dvijotham, McMahan, Pillutla, Steinke and Thakurta 2024; Kalinin, McKenna, Upadhyay and Lampert 2025. Proof:
-    proofs/declared.md.
+    proofs/declared.md; of its samples accountants/proofs/correlated.md.
 
     >>> who = {"adjacency": "zero_out", "unit": "record"}
     >>> banded = CorrelatedNoise(std=2.0, l2=1.0, steps=8, coefficients=(1.0, 0.5), min_separation=2, max_participations=4, **who)
@@ -70,7 +76,10 @@ class CorrelatedNoise(Declared):
     """
 
     FACTS: ClassVar[Facts] = Facts(
-        summary="Noise correlated along a sequence of sums: banded Toeplitz matrices, their inverses and BLTs, without amplification.",
+        summary=(
+            "Noise correlated along a sequence of sums: banded Toeplitz matrices, amplified by samples of a unit's turns, their inverses "
+            "and BLTs, without amplification."
+        ),
         assumptions=(Assumption.AS_DECLARED, Assumption.INDEPENDENT_NOISE),
         sources=(
             "Denisov et al. 2022, arXiv:2202.08312, Theorem 2.1",
@@ -82,6 +91,8 @@ class CorrelatedNoise(Declared):
         errata=(),
         proof="declared.md",
     )
+
+    CAN_BE_SAMPLED: ClassVar[bool] = True
 
     kind: Literal["correlated_noise"] = "correlated_noise"
     std: Positive
@@ -103,7 +114,7 @@ class CorrelatedNoise(Declared):
         first = next(iter(self.coefficients))
         if not SMALLEST_SCALE <= abs(first) <= LARGEST_SCALE:
             raise InvalidParameter("coefficients", "with c_0 other than 0: every step needs noise", first)
-        if not (self._is_banded or self._falls):
+        if not (self.is_banded or self._falls):
             raise self._rising()
         return self
 
@@ -134,7 +145,8 @@ class CorrelatedNoise(Declared):
         )
 
     @property
-    def _is_banded(self) -> bool:
+    def is_banded(self) -> bool:
+        """Whether columns of C that are ``min_separation`` apart have no row in common."""
         return not self.buffers and not self.inverse_coefficients and len(self.coefficients) <= self.min_separation
 
     @property
@@ -155,16 +167,36 @@ class CorrelatedNoise(Declared):
             column[1:] += buffer.weight * np.power(buffer.decay, lags)
         return column
 
+    @property
+    def most_turns(self) -> int:
+        """The most steps of one unit that there is room for."""
+        return min(self.max_participations, -(-self.steps // self.min_separation))
+
+    @property
+    def turns(self) -> tuple[tuple[Self, int], ...]:
+        """Of a band: (one turn as a release by itself, how many there are), of a unit with the most turns, in order.
+
+        Only the last one's column may end before its band does, where it has as many rows as there are after the others.
+        """
+        rows = self.steps - (self.most_turns - 1) * self.min_separation
+        whole, last = self._with(max_participations=1), self._with(max_participations=1, coefficients=self.coefficients[:rows])
+        if whole == last:
+            return ((whole, self.most_turns),)
+        return tuple((turn, count) for turn, count in ((whole, self.most_turns - 1), (last, 1)) if count)
+
+    def starting(self, step: int) -> Self | None:
+        """The same for a unit whose first possible step is this one, counted from 0; None where there is none such."""
+        return self._with(steps=self.steps - step) if step < self.steps else None
+
     @cached_property
     def matrix_sensitivity(self) -> float:
         """The largest l2 norm of C u over participation patterns u with entries of at most 1, rounded up."""
-        column, b = self._column, self.min_separation
-        number = min(self.max_participations, -(-self.steps // b))
-        if self._is_banded:
-            # Columns that are b apart have nothing in common.
-            square = number * math.fsum(float(c) ** 2 for c in self.coefficients)
-        else:
-            square = float(np.sum(_added(column, b, number) ** 2))
+        if self.is_banded:
+            # Columns that are b apart have nothing in common; the last one has the rows that are left.
+            rows = self.steps - (self.most_turns - 1) * self.min_separation
+            squares = [float(c) ** 2 for c in self.coefficients]
+            return math.sqrt((self.most_turns - 1) * math.fsum(squares) + math.fsum(squares[:rows])) * (1.0 + _BAND_ROUNDING)
+        square = float(np.sum(_added(self._column, self.min_separation, self.most_turns) ** 2))
         return math.sqrt(square) * (1.0 + _ROUNDING) * (1.0 + self._column_rounding)
 
     @property
@@ -180,14 +212,20 @@ class CorrelatedNoise(Declared):
         return self.std
 
     def privacy_loss(self) -> GaussianLoss:
-        return GaussianLoss(self.l2 * self.matrix_sensitivity / self.std * (1.0 + _ROUNDING))
+        rounding = _BAND_ROUNDING if self.is_banded else _ROUNDING
+        return GaussianLoss(self.l2 * self.matrix_sensitivity / self.std * (1.0 + rounding))
 
     def scaled(self, factor: float) -> Self:
         return self._with_scales(factor, "std")
 
+    def _with(self, **changed: int | tuple[float, ...]) -> Self:
+        """The same but for these fields."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self).model_validate(fields | changed)
+
     def derivation(self) -> tuple[Step, ...]:
-        band, falling = "sqrt(k sum of c_t^2): columns b apart have nothing in common", "l2 norm of C's columns 0, b, 2 b, ..., added"
-        rule = band if self._is_banded else falling
+        band, falling = "l2 norm of k columns, which have nothing in common", "l2 norm of C's columns 0, b, 2 b, ..., added"
+        rule = band if self.is_banded else falling
         return (
             Step(symbol="l2", value=self.l2, formula="given", source="how far one unit moves one step's sum"),
             Step(symbol="std", value=self.std, formula="given", source="of the noise before it is correlated"),

@@ -69,6 +69,9 @@ function eventWords(event) {
     case "repeated":
       return `${event.count} times: ${eventWords(event.event)}`;
     case "poisson_sampled":
+      if (event.event?.mechanism?.kind === "correlated_noise") {
+        return `${eventWords(event.event)}, each unit in each of its turns with probability ${figure(event.probability)}`;
+      }
       return sampleWords(event, ` (each unit with probability ${figure(event.probability)})`);
     case "truncated_poisson_sampled":
       return sampleWords(event, ` (each unit with probability ${figure(event.probability)}, cut to at most ${event.largest_batch})`);
@@ -79,6 +82,11 @@ function eventWords(event) {
     case "randomly_weighted":
       return `${eventWords(event.event)}, to which each unit adds a random share of its contribution`;
     case "randomly_allocated":
+      if (event.event?.mechanism?.kind === "correlated_noise") {
+        return event.drawn === "once"
+          ? `${eventWords(event.event)}, each unit in a random one of ${event.steps} bins`
+          : `${eventWords(event.event)}, each unit in a random one of every ${event.steps} turns`;
+      }
       return `${event.steps} steps, each unit in a random one of them: ${eventWords(event.event)}`;
     case "repeated_and_selected":
       return `the best of ${figure(event.runs.mean)} runs on average: ${eventWords(event.event)}`;
