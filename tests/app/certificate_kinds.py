@@ -263,6 +263,12 @@ SETTINGS: dict[str, Document] = {
     "cyclic": {"sampling": {"kind": "cyclic_poisson", "groups": 3, "seed": 1}},
     "cyclic_patients": PATIENTS | {"sampling": {"kind": "cyclic_poisson", "groups": 4, "seed": 1}},
     "banded": {"sampling": {"kind": "cyclic_poisson", "groups": 3, "seed": 1}, "noise": {"kind": "banded", "bands": 2}},
+    "banded_allocated": {
+        "sampling": {"kind": "cyclic_allocation", "groups": 3, "seed": 1},
+        "noise": {"kind": "banded", "bands": 2},
+        "expected_batch_size": 50,
+        "steps": 20,
+    },
     "buffered": {
         "sampling": {"kind": "cyclic_poisson", "groups": 17, "seed": 1},
         "noise": {"kind": "buffered", "buffers": [{"weight": 0.5, "decay": 0.5}]},

@@ -27,6 +27,20 @@ def test_a_certificate_tells_how_noise_is_correlated(text: Texts, reading: Readi
     assert reading("banded").certificate.guarantee == reading("cyclic").certificate.guarantee
 
 
+def test_a_certificate_tells_of_bands_with_one_turn_of_each_epoch(text: Texts, reading: Readings) -> None:
+    told = text("banded_allocated")
+    assert (
+        "Turns: 3 groups of units have samples of their own, one after the other. Epochs: of 4 turns of each group, 12 steps, of which a "
+        "unit is in one; one that isn't finished is charged as a whole."
+    ) in told
+    assert "2 releases with complex Gaussian noise" in told
+    assert "each over 4 steps, of which each record takes part in one, chosen uniformly; each time, the data are those of the group" in told
+    assert "Bands: 2, with weights 0.8935546875, 0.447265625." in told
+    assert "Steps: 20 charged (some of an interrupted epoch may have released nothing) of 20 planned" in told
+    assert "banded_sums.md" in reading("banded_allocated").proofs
+    assert any("in every epoch it takes part in one of its group's turns" in one for one in reading("banded_allocated").assumptions)
+
+
 def test_a_certificate_of_buffered_noise_counts_all_steps_as_one_release(text: Texts, reading: Readings) -> None:
     told = text("buffered")
     assert "Buffers: weights 0.5 decaying by 0.5, all times 0.500017" in told

@@ -103,7 +103,7 @@ FIXED_SIZE = {"kind": "fixed_size", "records": 710, "expected_batch_size": 40}
                 "plain",
                 {"plan.strategy": BANDED},
                 "statement",
-                "of a minimum separation, cyclic_poisson with at least 2 groups, got 'poisson'",
+                "of a minimum separation, cyclic_poisson or cyclic_allocation with at least 2 groups, got 'poisson'",
             ),
             ("banded", {"plan.strategy.coefficients": [0.5, 0.5, 0.25, 0.125]}, "statement", "at least 4 groups"),
             ("banded", {"plan.strategy.coefficients": [1.0, 0.125]}, "statement", "such that their squares add up to at most 1"),

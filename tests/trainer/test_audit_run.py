@@ -153,6 +153,7 @@ SAMPLERS: dict[str, dict[str, Any]] = {
     "allocation": {"sampling": {"kind": "random_allocation"}},
     "cyclic": {"sampling": {"kind": "cyclic_poisson", "groups": 3, "seed": 2}},
     "bands": {"sampling": {"kind": "cyclic_poisson", "groups": 3, "seed": 2}, "noise": {"kind": "banded", "bands": 3}},
+    "allocated bands": {"sampling": {"kind": "cyclic_allocation", "groups": 3, "seed": 2}, "noise": {"kind": "banded", "bands": 3}},
 }
 BUFFERS: dict[str, Any] = {
     "sampling": {"kind": "cyclic_poisson", "groups": 4, "seed": 2},

@@ -12,6 +12,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
+from zetadp.accountants.events import RandomlyAllocated, Release, Repeated
 from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, RandomStream, Sensitivity
 from zetadp.mechanisms.sampling.grid import STEP
 from zetadp.trainer import FederatedZetaDpSgd, ZetaDpSgd
@@ -19,7 +20,7 @@ from zetadp.trainer.engine import TorchSource
 from zetadp.trainer.engine.noise import bands, releasing
 from zetadp.trainer.engine.noise.bands import BandedSums
 from zetadp.trainer.specs.execution_plan import ExecutionPlan, FlatClipping, L1Clipping, clipped_sensitivity
-from zetadp.trainer.specs.sampling import CyclicPoissonSampling, PoissonSampling, RandomAllocation, Sampling
+from zetadp.trainer.specs.sampling import CyclicAllocation, CyclicPoissonSampling, PoissonSampling, RandomAllocation, Sampling
 from zetadp.trainer.specs.strategy import BandedNoise, BandedStrategy, GivenBands
 
 CPU = torch.device("cpu")
@@ -173,7 +174,7 @@ def _plan(sampling: Sampling, strategy: BandedStrategy = STRATEGY, **changes: An
     clipping = FlatClipping(bound=BOUND)
     sensitivity = clipped_sensitivity(clipping, SENSITIVITY.adjacency, "record")
     given: dict[str, Any] = {"clipping": clipping, "mechanism": Gaussian(std=1.0, sensitivity=sensitivity)} | changes
-    return ExecutionPlan(sampling=sampling, steps=10, delta=1e-5, strategy=strategy, **given)
+    return ExecutionPlan.model_validate({"sampling": sampling, "steps": 10, "delta": 1e-5, "strategy": strategy} | given)
 
 
 def _cyclic(groups: int) -> CyclicPoissonSampling:
@@ -186,12 +187,22 @@ def test_a_units_turn_costs_one_release_whatever_the_band(groups: int) -> None:
     assert _plan(_cyclic(groups)).event == alone.event
 
 
+def test_an_epoch_of_turns_costs_one_allocation_of_a_release_whatever_the_band() -> None:
+    allocated = CyclicAllocation(records=100, expected_batch_size=5, groups=4, seed=0)
+    plan = _plan(allocated, steps=41)
+    once = RandomlyAllocated(steps=5, event=Release(mechanism=plan.mechanism))
+    # Of 5 turns of 4 groups: the third epoch has only begun.
+    assert plan.event == Repeated(count=3, event=once)
+    assert plan.event_after(20) == Repeated(count=1, event=once)
+
+
 @pytest.mark.parametrize(
     ("sampling", "told"),
     [
         (PoissonSampling(records=100, expected_batch_size=5), "at least 3 groups, got 'poisson'"),
         (RandomAllocation(records=100, expected_batch_size=5), "got 'random_allocation'"),
         (_cyclic(2), "got 'cyclic_poisson with 2 groups'"),
+        (CyclicAllocation(records=100, expected_batch_size=5, groups=2, seed=0), "got 'cyclic_allocation with 2 groups'"),
     ],
 )
 def test_a_unit_that_may_come_back_into_the_band_is_refused(sampling: Sampling, told: str) -> None:
@@ -252,7 +263,7 @@ def test_planned_coefficients_have_a_length_of_almost_one_and_not_more(count: in
 def test_a_federation_with_poisson_samples_is_refused(spec_json: dict[str, Any]) -> None:
     document = {key: value for key, value in spec_json.items() if key != "optimizer"} | {"algorithm": "federated_zeta_dp_sgd"}
     document |= {"nodes": 2, "distribution_seed": 1, "server": {"kind": "sgd", "learning_rate": 0.1}}
-    with pytest.raises(ValidationError, match="cyclic_poisson with at least 3 groups, got 'federated_poisson'"):
+    with pytest.raises(ValidationError, match="cyclic_poisson or cyclic_allocation with at least 3 groups, got 'federated_poisson'"):
         FederatedZetaDpSgd.model_validate(document | {"noise": {"kind": "banded", "bands": 3}}).plan()
 
 

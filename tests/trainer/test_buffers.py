@@ -172,7 +172,7 @@ def test_the_weight_is_one_over_the_declared_sensitivity() -> None:
 @pytest.mark.parametrize(
     ("sampling", "strategy", "changes", "told"),
     [
-        (PoissonSampling(records=100, expected_batch_size=5), ONE, {}, "cyclic_poisson with at least 1 groups"),
+        (PoissonSampling(records=100, expected_batch_size=5), ONE, {}, "cyclic_poisson or cyclic_allocation with at least 1 groups"),
         (_cyclic(GROUPS - 1), ONE, {}, "weight must be at most 1 over the strategy's sensitivity for 12 steps and 3 groups"),
         (_cyclic(GROUPS), ONE, {"steps": STEPS + GROUPS}, "for 16 steps and 4 groups"),
         (_cyclic(GROUPS), BufferedStrategy(weight=0.1, buffers=ONE.buffers), {}, "a multiple of 2\\^-20"),

@@ -262,7 +262,7 @@ def test_replaced_units_and_samples_beyond_a_groups_share_are_refused() -> None:
     with pytest.raises(ValidationError, match="<= 59, one group's share at one of 4 nodes with 710 units, got 60"):
         _spec(expected_batch_size=60).plan()
     plan = _spec().plan()
-    with pytest.raises(ValidationError, match="cyclic_poisson with at least 3 groups, got 'federated_poisson'"):
+    with pytest.raises(ValidationError, match="cyclic_poisson or cyclic_allocation with at least 3 groups, got 'federated_poisson'"):
         ExecutionPlan.model_validate(dict(plan) | {"sampling": FederatedSampling(nodes=4, records=710, expected_batch_size=20)})
 
 

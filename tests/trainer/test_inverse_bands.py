@@ -217,7 +217,7 @@ def test_the_whole_run_is_one_release_without_amplification() -> None:
 @pytest.mark.parametrize(
     ("sampling", "strategy", "changes", "told"),
     [
-        (PoissonSampling(records=100, expected_batch_size=5), ROOT, {}, "cyclic_poisson with at least 1 groups"),
+        (PoissonSampling(records=100, expected_batch_size=5), ROOT, {}, "cyclic_poisson or cyclic_allocation with at least 1 groups"),
         (_cyclic(GROUPS - 1), ROOT, {}, "weight must be at most 1 over the strategy's sensitivity for 12 steps and 3 groups"),
         (_cyclic(GROUPS), ROOT, {"steps": STEPS + GROUPS}, "for 16 steps and 4 groups"),
         (_cyclic(GROUPS), BandedInverseStrategy(weight=0.1, coefficients=ROOT.coefficients), {}, "a multiple of 2\\^-20"),

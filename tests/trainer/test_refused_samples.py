@@ -16,9 +16,11 @@ BANDED = {"kind": "banded", "bands": 3}
 INVERSE = {"kind": "banded_inverse", "bands": 3}
 CYCLIC = {"kind": "cyclic_poisson", "groups": 3, "seed": 2}
 CYCLIC_TWO = {"kind": "cyclic_poisson", "groups": 2, "seed": 2}
+ALLOCATED = {"kind": "cyclic_allocation", "groups": 3, "seed": 2}
 AUDIT = {"kind": "marks", "canaries": 1000}
 NO_TURNS = (
-    r"noise must be independent with {} samples \(correlated noise needs cyclic_poisson samples of at least {} groups, .*\), got '{}'"
+    r"noise must be independent with {} samples "
+    r"\(correlated noise needs cyclic_poisson or cyclic_allocation samples of at least {} groups, .*\), got '{}'"
 )
 
 
@@ -31,6 +33,8 @@ NO_TURNS = (
             {"noise": {"kind": "lambda_cgd", "decay": 0.8}, "sampling": {"kind": "fixed_size"}},
             NO_TURNS.format("fixed_size", 1, "lambda_cgd"),
         ),
+        ({"noise": BANDED, "sampling": ALLOCATED | {"groups": 2}}, "sampling.groups must be >= 3, the noise's bands, got 2"),
+        ({"sampling": ALLOCATED, "declared_units": 150}, "expected_batch_size must be <= 50, one group's share of 150 units, got 100"),
         ({"noise": BANDED, "sampling": CYCLIC_TWO}, "sampling.groups must be >= 3, the noise's bands, got 2"),
         (
             {"noise": {"kind": "banded_inverse", "coefficients": [0.25, 0.5]}, "sampling": CYCLIC_TWO},
@@ -66,6 +70,8 @@ def test_what_no_data_set_makes_possible_is_refused_before_any_is_read(
         {"sampling": {"kind": "fixed_size"}},
         {"sampling": {"kind": "random_allocation"}, "declared_units": 1000},
         {"sampling": CYCLIC, "noise": BANDED},
+        {"sampling": ALLOCATED, "noise": BANDED},
+        {"sampling": ALLOCATED, "noise": INVERSE, "declared_units": 300},
         {"sampling": CYCLIC, "noise": INVERSE, "declared_units": 300},
     ],
 )

@@ -23,6 +23,7 @@ from zetadp.trainer.engine.gradients.sample_watch import SampleWatch
 from zetadp.trainer.engine.gradients.sampling import SiteSampler
 from zetadp.trainer.engine.team.interface import Team
 from zetadp.trainer.specs.sampling import (
+    CyclicAllocation,
     CyclicPoissonSampling,
     FederatedCyclicSampling,
     FixedSizeSampling,
@@ -39,6 +40,7 @@ FIXED = FixedSizeSampling(records=UNITS, expected_batch_size=30)
 CUT = TruncatedPoissonSampling(records=UNITS, expected_batch_size=30, largest_batch=40, population_size=UNITS + 1)
 ALLOCATED = RandomAllocation(records=UNITS, expected_batch_size=30)
 CYCLIC = CyclicPoissonSampling(records=UNITS, expected_batch_size=20, groups=3, seed=1)
+IN_TURNS = CyclicAllocation(records=UNITS, expected_batch_size=20, groups=3, seed=1)
 AT_A_NODE = FederatedCyclicSampling(nodes=4, records=4 * UNITS, expected_batch_size=20, groups=3, seed=1)
 """Of four nodes the one that is looked at has ``UNITS``."""
 EVERY: dict[str, Sampling] = {
@@ -46,6 +48,7 @@ EVERY: dict[str, Sampling] = {
     "fixed size": FIXED,
     "cut": CUT,
     "allocation": ALLOCATED,
+    "allocation in turns": IN_TURNS,
     "cyclic": CYCLIC,
     "a node's cycle": AT_A_NODE,
 }
@@ -211,10 +214,23 @@ def test_units_that_are_not_in_one_step_of_an_epoch_are_found(changed: Callable[
     assert not watch.is_as_planned
 
 
+@pytest.mark.parametrize("kept", [lambda sample: sample[1:], lambda sample: torch.cat((sample, sample + 3)).unique()])
+@pytest.mark.parametrize("at", [2, 7, 15])
+def test_units_that_are_not_in_one_turn_of_an_epoch_are_found(at: int, kept: Callable[[Tensor], Tensor]) -> None:
+    watch, randomness = SampleWatch(IN_TURNS, UNITS), SeededRandomness(1)
+    sampler, units = SiteSampler(IN_TURNS, randomness, Alone(), torch.arange(UNITS) % 3), torch.arange(UNITS)
+    for step in range(1, IN_TURNS.epoch + 1):
+        sample = sampler.sample(step, units, randomness.sampling(step))
+        changed = kept(sample)
+        watch.see(0, step, changed[changed < UNITS] if step == at else sample, partial(sampler.among, step, units))
+    assert not watch.is_as_planned
+
+
 def test_an_attempt_that_begins_in_the_middle_of_an_epoch_is_no_violation() -> None:
     assert watched(ALLOCATED, 1, first=4).is_as_planned
     # Nor is one that ends in it, and has seen no first step of an epoch.
     assert watched(ALLOCATED, 1, first=4, steps=8).is_as_planned
+    assert watched(IN_TURNS, 1, first=2, steps=40).is_as_planned
 
 
 @pytest.mark.parametrize("kind", [PoissonSampling, FixedSizeSampling, RandomAllocation])
@@ -242,7 +258,7 @@ class _OfTwo:
 
 
 def test_processes_look_at_their_own_samples_and_the_first_at_common_ones() -> None:
-    for kind, of_second in ((POISSON, 60), (ALLOCATED, 60), (CYCLIC, 60), (FIXED, 0), (CUT, 0)):
+    for kind, of_second in ((POISSON, 60), (ALLOCATED, 60), (CYCLIC, 60), (IN_TURNS, 60), (FIXED, 0), (CUT, 0)):
         for rank, samples in ((0, 60), (1, of_second)):
             found = watched(kind, 1, team=_OfTwo(rank)).findings(Alone(), CPU)
             assert (found.status, found.samples) == ("consistent" if samples else "not run", samples)

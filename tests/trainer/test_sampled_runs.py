@@ -40,13 +40,14 @@ from zetadp.trainer.engine.requests import request_digest
 from zetadp.trainer.errors import TrainingStopped
 from zetadp.trainer.specs.report import CheckpointWritten, TrainingEvent
 from zetadp.trainer.specs.sampling import (
+    CyclicAllocation,
     CyclicPoissonSampling,
     FixedSizeSampling,
     RandomAllocation,
     Sampling,
     TruncatedPoissonSampling,
 )
-from zetadp.trainer.specs.strategy import BandedInverseStrategy
+from zetadp.trainer.specs.strategy import BandedInverseStrategy, BandedStrategy
 
 RUNTIME = RuntimeSpec(microbatch_size=16, checkpoint_seconds=0.0, threads=1)
 UNITS = 710
@@ -55,6 +56,7 @@ SAMPLERS: dict[str, dict[str, Any]] = {
     "fixed size": {"kind": "fixed_size"},
     "allocation": {"kind": "random_allocation"},
     "cyclic": {"kind": "cyclic_poisson", "groups": 3, "seed": 2},
+    "allocation in turns": {"kind": "cyclic_allocation", "groups": 3, "seed": 2},
 }
 BANDED = {"kind": "banded", "bands": 3}
 INVERSE = {"kind": "banded_inverse", "bands": 3}
@@ -74,6 +76,8 @@ def _expected(name: str, release: Release) -> Event:
             sampled = FixedSizeSampled(sample_size=LOT, population_size=UNITS, event=release)
         case "allocation":
             return Repeated(count=2, event=RandomlyAllocated(steps=7, event=release))
+        case "allocation in turns":
+            return Repeated(count=2, event=RandomlyAllocated(steps=2, event=release))
         case _:
             return Repeated(count=4, event=PoissonSampled(probability=3 * LOT / UNITS, event=release))
     return Repeated(count=STEPS, event=sampled)
@@ -120,6 +124,9 @@ def test_the_loop_draws_what_the_event_says(name: str, spec_json: dict[str, Any]
         case "allocation":
             assert sorted(unit for sample in seen.samples[:7] for unit in sample) == list(range(UNITS))
             assert max(_turns(seen.samples[7:])) == 1
+        case "allocation in turns":
+            for first in (0, 6):
+                assert sorted(unit for sample in seen.samples[first : first + 6] for unit in sample) == list(range(UNITS))
         case _:
             assert max(turns) == 4
             assert max(_turns(seen.samples[:3])) == 1
@@ -269,6 +276,23 @@ def test_a_resumed_run_begins_an_empty_band_and_a_checkpoint_holds_no_sum(
     assert names == {"parameters", "optimizer"}
 
 
+def test_a_resumed_run_in_turns_releases_nothing_more_in_its_epoch_and_begins_an_empty_band(
+    spec_json: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh = spec_json | {"reproducible": False, "seed": None}
+    spec, seen, encoded = _spec(fresh, "allocation in turns", noise=BANDED), _Seen(), _Encoded(monkeypatch)
+    seen.watch(monkeypatch)
+    _run_in_two(spec, tmp_path, 2)
+    # Epochs of six steps: the third group had no turn in the first one, and has none in what is left of it.
+    assert encoded.steps == [1, 2, *range(7, STEPS + 1)]
+    plan = spec.plan()
+    assert isinstance(plan.strategy, BandedStrategy)
+    assert isinstance(plan.mechanism, ComplexGaussian)
+    empty = BandedSums(plan.strategy, plan.mechanism, len(encoded.totals[0]))
+    assert [torch.equal(empty.encoded(step, encoded.totals[step - 5]), encoded.rows[step - 5]) for step in (7, 8, 9)] == [True] * 3
+    assert sorted(unit for sample in seen.samples[2:] for unit in sample) == list(range(UNITS))
+
+
 def test_a_resumed_run_begins_a_banded_inverse_anew_and_a_checkpoint_holds_no_sum(
     spec_json: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -355,6 +379,7 @@ def _release(adjacency: Adjacency) -> Release:
         (TruncatedPoissonSampling(records=10, expected_batch_size=2, largest_batch=4, population_size=10), Adjacency.ADD_REMOVE),
         (RandomAllocation(records=10, expected_batch_size=2), Adjacency.REPLACE_ONE),
         (CyclicPoissonSampling(records=10, expected_batch_size=2, groups=2, seed=0), Adjacency.REPLACE_ONE),
+        (CyclicAllocation(records=10, expected_batch_size=2, groups=2, seed=0), Adjacency.REPLACE_ONE),
     ],
 )
 def test_neighbours_for_whom_nothing_is_proved_have_no_event(kind: Sampling, adjacency: Adjacency) -> None:

@@ -21,6 +21,7 @@ from zetadp.trainer.engine.gradients.sampling import SiteSampler, uniform_intege
 from zetadp.trainer.engine.membership import groups_of
 from zetadp.trainer.engine.team.interface import Team
 from zetadp.trainer.specs.sampling import (
+    CyclicAllocation,
     CyclicPoissonSampling,
     FixedSizeSampling,
     RandomAllocation,
@@ -224,6 +225,50 @@ def test_a_unit_is_sampled_in_its_groups_turns_alone() -> None:
         check_turns(_drawn(CYCLIC, 240, groups), groups.numpy(), CYCLIC.probability / 1.3)
     with pytest.raises(AssertionError):
         check_turns(_drawn(CYCLIC, 240, (groups + 1) % 3), groups.numpy(), CYCLIC.probability)
+
+
+# Allocation in turns
+
+
+IN_TURNS = CyclicAllocation(records=403, expected_batch_size=33, groups=3, seed=5)
+GROUPS = torch.arange(403) % 3
+
+
+def check_allocated_turns(samples: Sequence[NDArray[np.int64]], groups: NDArray[np.int64], turns: int) -> None:
+    """In its group's turns alone, and among those of an epoch as in any random allocation."""
+    for step, sample in enumerate(samples, 1):
+        assert set(groups[sample].tolist()) <= {step % 3}
+    cycles = [np.sort(np.concatenate(samples[first : first + 3])) for first in range(0, len(samples), 3)]
+    check_allocations(cycles, len(groups), turns)
+
+
+def test_every_unit_is_in_one_uniform_turn_of_its_group_in_each_epoch() -> None:
+    assert (IN_TURNS.turns, IN_TURNS.epoch, IN_TURNS.probability) == (4, 12, 0.25)
+    assert [IN_TURNS.place(step) for step in (1, 3, 4, 12, 13)] == [(0, 0), (0, 0), (0, 1), (0, 3), (1, 0)]
+    samples = _drawn(IN_TURNS, 12 * EPOCHS, GROUPS)
+    check_allocated_turns(samples, GROUPS.numpy(), 4)
+    with pytest.raises(AssertionError):
+        check_allocated_turns(samples, (GROUPS + 1).numpy() % 3, 4)
+    # An epoch that begins elsewhere would have some in two of its turns.
+    with pytest.raises(AssertionError):
+        check_allocated_turns(samples[3:-9], GROUPS.numpy(), 4)
+
+
+@pytest.mark.parametrize("broken", [_shuffled, _the_same, _uneven])
+def test_other_allocations_of_turns_are_rejected(broken: Callable[..., NDArray[np.int64]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "uniform_integers", broken)
+    with pytest.raises(AssertionError):
+        check_allocated_turns(_drawn(IN_TURNS, 12 * EPOCHS, GROUPS), GROUPS.numpy(), 4)
+
+
+def test_the_rest_of_an_epoch_of_turns_is_lost_to_an_attempt_that_did_not_begin_it() -> None:
+    resumed = SiteSampler(IN_TURNS, FreshRandomness(), Alone(), GROUPS)
+    # Also a group's first turn in the epoch: with the old draws nobody knows who had their turn, with new ones they aren't the epoch's.
+    assert [resumed.is_lost(step) for step in (1, 2, 12, 13, 14)] == [False, True, True, False, True]
+    _ = resumed.sample(13, torch.arange(403), RandomStream.from_operating_system())
+    assert not resumed.is_lost(24)
+    assert resumed.is_lost(26)
+    assert not SiteSampler(IN_TURNS, SeededRandomness(1), Alone(), GROUPS).is_lost(2)
 
 
 def test_one_unit_more_moves_nobody_to_another_group() -> None:

@@ -383,7 +383,9 @@ def _check_strategy(strategy: Strategy, sampling: Sampling, mechanism: AnyMechan
     least = strategy.least_groups
     if not isinstance(sampling, InTurns) or sampling.groups < least:
         got = f"{sampling.kind} with {sampling.groups} groups" if isinstance(sampling, InTurns) else sampling.kind
-        raise InvalidParameter("sampling", f"of a minimum separation, cyclic_poisson with at least {least} groups", got)
+        raise InvalidParameter(
+            "sampling", f"of a minimum separation, cyclic_poisson or cyclic_allocation with at least {least} groups", got
+        )
     strategy.check(steps, sampling.groups)
     if not _is_circular(mechanism):
         raise InvalidParameter("mechanism", "gaussian, or circular complex_gaussian, for correlated noise", mechanism.kind)

@@ -11,6 +11,7 @@ from zetadp.mechanisms.base import Adjacency, Count, Value
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.specs.sampling import (
     LARGEST_CYCLE,
+    CyclicAllocation,
     CyclicPoissonSampling,
     FixedSizeSampling,
     GroupSeed,
@@ -20,7 +21,9 @@ from zetadp.trainer.specs.sampling import (
 )
 from zetadp.trainer.specs.strategy import AnyNoise
 
-OnePlaceSampling: TypeAlias = PoissonSampling | TruncatedPoissonSampling | FixedSizeSampling | RandomAllocation | CyclicPoissonSampling
+OnePlaceSampling: TypeAlias = (
+    PoissonSampling | TruncatedPoissonSampling | FixedSizeSampling | RandomAllocation | CyclicPoissonSampling | CyclicAllocation
+)
 
 
 class Sampler(Value, ABC):
@@ -91,12 +94,23 @@ class RandomAllocationSampler(Sampler):
         return RandomAllocation(records=units, expected_batch_size=expected_batch_size, is_declared=is_declared)
 
 
-@final
-class CyclicPoissonSampler(Sampler):
-    r"""Groups of units take turns, each with a Poisson sample of its own.
+class CyclicSampler(Sampler, ABC):
+    r"""Groups of units take turns, each with samples of its own: a unit's turns are at least b steps apart, a minimum separation of b.
 
-    A unit's turns are at least b steps apart: a minimum separation of b. With expected_batch_size = N / b every unit takes part in all of
-    them, which is public, and nothing is amplified.
+    Attributes:
+      groups: b; each group has a turn in every b-th step.
+      seed: public; with a unit's key it decides the unit's group.
+    """
+
+    groups: Annotated[int, Strict(), Field(ge=1, le=LARGEST_CYCLE)]
+    seed: GroupSeed
+
+
+@final
+class CyclicPoissonSampler(CyclicSampler):
+    r"""Groups of units take turns, each with a Poisson sample of its own: a unit's turns are at least b steps apart.
+
+    With expected_batch_size = N / b every unit takes part in all of them, which is public, and nothing is amplified.
 
     Attributes:
       groups: b; each group has a turn in every b-th step.
@@ -104,8 +118,6 @@ class CyclicPoissonSampler(Sampler):
     """
 
     kind: Literal["cyclic_poisson"] = "cyclic_poisson"
-    groups: Annotated[int, Strict(), Field(ge=1, le=LARGEST_CYCLE)]
-    seed: GroupSeed
 
     def planned(self, units: int, expected_batch_size: int, adjacency: Adjacency, *, is_declared: bool) -> CyclicPoissonSampling:
         del adjacency
@@ -114,8 +126,28 @@ class CyclicPoissonSampler(Sampler):
         )
 
 
+@final
+class CyclicAllocationSampler(CyclicSampler):
+    r"""Groups of units take turns, and each unit is in exactly one of its group's turns in every epoch. Not under replace_one.
+
+    An epoch is N // (b expected_batch_size) turns of every group.
+
+    Attributes:
+      groups: b; each group has a turn in every b-th step.
+      seed: public; with a unit's key it decides the unit's group.
+    """
+
+    kind: Literal["cyclic_allocation"] = "cyclic_allocation"
+
+    def planned(self, units: int, expected_batch_size: int, adjacency: Adjacency, *, is_declared: bool) -> CyclicAllocation:
+        del adjacency
+        return CyclicAllocation(
+            records=units, expected_batch_size=expected_batch_size, groups=self.groups, seed=self.seed, is_declared=is_declared
+        )
+
+
 AnySampler = Annotated[
-    PoissonSampler | TruncatedPoissonSampler | FixedSizeSampler | RandomAllocationSampler | CyclicPoissonSampler,
+    PoissonSampler | TruncatedPoissonSampler | FixedSizeSampler | RandomAllocationSampler | CyclicPoissonSampler | CyclicAllocationSampler,
     Field(discriminator="kind"),
 ]
 
@@ -127,12 +159,13 @@ def is_poisson(sampler: object) -> bool:
 
 def check_turns(noise: AnyNoise, sampler: AnySampler, steps: int) -> None:
     """Raises InvalidParameter if the sampler leaves a unit's turns too close together for the noise, before anything is known of data."""
-    groups = sampler.groups if isinstance(sampler, CyclicPoissonSampler) else 1
+    groups = sampler.groups if isinstance(sampler, CyclicSampler) else 1
     strategy = noise.planned(steps, groups)
     if strategy is None:
         return
-    if not isinstance(sampler, CyclicPoissonSampler):
-        least = f"cyclic_poisson samples of at least {strategy.least_groups} groups, the minimum separation of a unit's turns"
+    if not isinstance(sampler, CyclicSampler):
+        kinds = "cyclic_poisson or cyclic_allocation samples"
+        least = f"{kinds} of at least {strategy.least_groups} groups, the minimum separation of a unit's turns"
         raise InvalidParameter("noise", f"independent with {sampler.kind} samples (correlated noise needs {least})", noise.kind)
     if groups < strategy.least_groups:
         raise InvalidParameter("sampling.groups", f">= {strategy.least_groups}, the noise's bands", groups)

@@ -202,43 +202,57 @@ class FixedSizeSampling(Counted):
         return Repeated(count=steps, event=sampled)
 
 
+class InEpochs(AtOnePlace, ABC):
+    """In every epoch each unit takes part in exactly one of the steps that it may be in, its turns, chosen uniformly, each by itself."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.turns > LARGEST_ALLOCATION:
+            raise InvalidParameter("expected_batch_size", f"at least N / {LARGEST_ALLOCATION * self.shares}", self.expected_batch_size)
+        return self
+
+    @property
+    def turns(self) -> int:
+        """Of each unit, in an epoch."""
+        return self.records // (self.expected_batch_size * self.shares)
+
+    @property
+    def epoch(self) -> int:
+        """The steps of an epoch: all turns of all shares."""
+        return self.turns * self.shares
+
+    def place(self, step: int) -> tuple[int, int]:
+        """(the epoch of this step, from 1, and whose how many-th turns in it these are), both counted from 0."""
+        epoch, place = divmod(step - 1, self.epoch)
+        return epoch, place // self.shares
+
+    @property
+    def probability(self) -> float:
+        """Of one turn."""
+        return 1.0 / self.turns
+
+    @property
+    def largest_expected_batch(self) -> float:
+        return math.inf if self.is_declared else float(-(-self.records // self.turns))
+
+    def event(self, release: Release, steps: int) -> Event:
+        """Whole epochs: of one that isn't finished only some of the outputs are seen. In turns: mechanisms/proofs/banded_sums.md, 8."""
+        if release.mechanism.neighbours[0] is Adjacency.REPLACE_ONE:
+            expected = "another one under replace_one: random allocation is proved for add_remove and zero_out alone"
+            raise InvalidParameter("sampling", expected, type(self).model_fields["kind"].default)
+        return Repeated(count=-(-steps // self.epoch), event=RandomlyAllocated(steps=self.turns, event=release))
+
+
 @final
-class RandomAllocation(AtOnePlace):
+class RandomAllocation(InEpochs):
     """In every epoch of N // expected_batch_size steps each unit takes part in exactly one step, chosen uniformly, each by itself."""
 
     kind: Literal["random_allocation"] = "random_allocation"
     is_declared: Annotated[bool, Strict()] = False
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.epoch > LARGEST_ALLOCATION:
-            raise InvalidParameter("expected_batch_size", f"at least N / {LARGEST_ALLOCATION}", self.expected_batch_size)
-        return self
-
-    @property
-    def epoch(self) -> int:
-        """The steps of an epoch."""
-        return self.records // self.expected_batch_size
-
-    @property
-    def probability(self) -> float:
-        """Of one step."""
-        return 1.0 / self.epoch
-
-    @property
-    def largest_expected_batch(self) -> float:
-        return math.inf if self.is_declared else float(-(-self.records // self.epoch))
-
-    def event(self, release: Release, steps: int) -> Event:
-        """Whole epochs: of an epoch that isn't finished only some of the outputs are seen."""
-        if release.mechanism.neighbours[0] is Adjacency.REPLACE_ONE:
-            expected = "another one under replace_one: random allocation is proved for add_remove and zero_out alone"
-            raise InvalidParameter("sampling", expected, self.kind)
-        return Repeated(count=-(-steps // self.epoch), event=RandomlyAllocated(steps=self.epoch, event=release))
-
 
 class InTurns(SamplingRule, ABC):
-    r"""Units are in ``groups`` groups, which take turns: a step's units are a Poisson sample of its group.
+    r"""Units are in ``groups`` groups, which take turns: a step's units are a sample of its group, a Poisson sample unless a rule differs.
 
     The group of a unit is fixed and follows from a public seed and the unit's own key. So one more unit moves nobody else, and groups
     needn't be secret or of one size. A replacement would have another group than the unit that it replaces: not under replace_one.
@@ -259,12 +273,8 @@ class InTurns(SamplingRule, ABC):
         return Repeated(count=-(-steps // self.groups), event=PoissonSampled(probability=self.probability, event=release))
 
 
-@final
-class CyclicPoissonSampling(AtOnePlace, InTurns):
+class GroupsAtOnePlace(AtOnePlace, InTurns, ABC):
     r"""See ``InTurns``; ``expected_batch_size`` is at most a group's share N / b of the units."""
-
-    kind: Literal["cyclic_poisson"] = "cyclic_poisson"
-    is_declared: Annotated[bool, Strict()] = False
 
     @property
     def shares(self) -> int:
@@ -273,6 +283,25 @@ class CyclicPoissonSampling(AtOnePlace, InTurns):
     @property
     def _largest_batch(self) -> str:
         return f"<= {self.records // self.groups}, one group's share of {self.records} units"
+
+
+@final
+class CyclicPoissonSampling(GroupsAtOnePlace):
+    r"""See ``InTurns``: with a Poisson sample of the group in each turn."""
+
+    kind: Literal["cyclic_poisson"] = "cyclic_poisson"
+    is_declared: Annotated[bool, Strict()] = False
+
+
+@final
+class CyclicAllocation(InEpochs, GroupsAtOnePlace):
+    r"""See ``InTurns``: in every epoch of N // (b expected_batch_size) turns of each group a unit takes part in exactly one of its group's.
+
+    Steps 1, ..., b times as many are the first epoch, in which every group has that many turns.
+    """
+
+    kind: Literal["cyclic_allocation"] = "cyclic_allocation"
+    is_declared: Annotated[bool, Strict()] = False
 
 
 @final
@@ -301,6 +330,7 @@ Sampling = Annotated[
     | FixedSizeSampling
     | RandomAllocation
     | CyclicPoissonSampling
+    | CyclicAllocation
     | FederatedCyclicSampling,
     Field(discriminator="kind"),
 ]

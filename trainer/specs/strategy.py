@@ -245,7 +245,7 @@ class BandedNoise(Value):
     r"""Banded noise by the square root of the matrix of sums, cut to ``bands``: c_j proportional to binomial(2j, j) / 4^j.
 
     Attributes:
-      bands: b; the sampling must be cyclic_poisson with at least as many groups.
+      bands: b; the sampling must be cyclic_poisson or cyclic_allocation with at least as many groups.
     Sources: Kalinin and Lampert 2024, arXiv:2405.13763 (banded square roots).
     """
 

@@ -199,6 +199,10 @@ SAMPLED = {
     "fixed_size": "every sample is a uniformly random set of the stated number of units, drawn secretly and afresh at each step",
     "random_allocation": "in every epoch each unit takes part in one step, chosen uniformly, secretly and independently of all other units",
     "cyclic_poisson": _IN_TURNS,
+    "cyclic_allocation": (
+        "each unit is in one group, which follows from that unit alone and may be known to everybody; in every epoch it takes part in one "
+        "of its group's turns, chosen uniformly, secretly and independently of all other units"
+    ),
     "federated_cyclic_poisson": f"{_IN_TURNS}; groups take turns in the same rounds at all nodes",
 }
 """How a plan's sampling, by its kind, drew the units."""

@@ -76,7 +76,7 @@ class Marks(AuditedUnits):
 
         With x the released number over the noise's deviation, a the shift and q the sampling probability it is
         log(1 - q + q e^(a x - a^2 / 2)), and 0 where it isn't the mark's turn. Where samples of a mark depend on each other
-        (``random_allocation``) another score would be a little better; no answer is less valid for that.
+        (allocations) another score would be a little better; no answer is less valid for that.
 
         Args:
           released: the last ``count`` numbers of the release, noise and all.

@@ -22,8 +22,8 @@ from zetadp.trainer.engine.team.interface import Team
 from zetadp.trainer.specs.findings.runs import SampleFindings, Status
 from zetadp.trainer.specs.sampling import (
     FixedSizeSampling,
+    InEpochs,
     InTurns,
-    RandomAllocation,
     Sampling,
     TruncatedPoissonSampling,
 )
@@ -121,7 +121,7 @@ class SampleWatch:
         # How often each unit was drawn, and the number of its last sample, from 1: each is in one kind of draws.
         self._times, self._latest = np.zeros(units, np.int32), np.zeros(units, np.int64)
         self._draws: dict[tuple[int, int], Draws] = {}
-        # Of random allocation: who was there in the epoch that isn't over.
+        # Of allocations: who was there in the epoch that isn't over.
         self._there = np.zeros(units, bool)
         self._epoch: int | None = None
         self._is_impossible = False
@@ -189,10 +189,10 @@ class SampleWatch:
             self._is_impossible = True
             return
         match sampling:
-            case RandomAllocation():
-                self._allocated(draws, step, found)
-                if (step - 1) % sampling.epoch:
-                    return  # steps of one epoch depend on each other: the first ones of all epochs are as coins draw them
+            case InEpochs():
+                self._allocated(step, found)
+                if sampling.place(step)[1]:
+                    return  # turns of one epoch depend on each other: the first ones of all epochs are as coins draw them
             case FixedSizeSampling():
                 self._is_impossible |= len(found) != min(sampling.expected_batch_size, draws.units)
             case TruncatedPoissonSampling():
@@ -210,9 +210,9 @@ class SampleWatch:
         is_poisson = not (is_fixed or isinstance(sampling, TruncatedPoissonSampling))
         return Draws(len(among), tuple(np.bincount(among // BLOCK).tolist()), probability, is_poisson)
 
-    def _allocated(self, draws: Draws, step: int, found: Units) -> None:
+    def _allocated(self, step: int, found: Units) -> None:
         """Whether everybody is in one step of each epoch."""
-        assert isinstance(self._sampling, RandomAllocation)
+        assert isinstance(self._sampling, InEpochs)
         epoch, place = divmod(step - 1, self._sampling.epoch)
         if place == 0:
             self._epoch, self._there[:] = epoch, False
@@ -221,4 +221,5 @@ class SampleWatch:
         self._is_impossible |= bool(self._there[found].any())
         self._there[found] = True
         if place == self._sampling.epoch - 1:
-            self._is_impossible |= int(self._there.sum()) != draws.units
+            # Every group had a turn in it.
+            self._is_impossible |= int(self._there.sum()) != sum(draws.units for draws in self._draws.values())

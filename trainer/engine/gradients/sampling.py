@@ -20,9 +20,9 @@ from zetadp.trainer.engine.team.interface import Team
 from zetadp.trainer.specs.sampling import (
     FederatedSampling,
     FixedSizeSampling,
+    InEpochs,
     InTurns,
     PoissonSampling,
-    RandomAllocation,
     Sampling,
     TruncatedPoissonSampling,
 )
@@ -81,7 +81,7 @@ class SiteSampler:
     r"""The samples of one site in one process: its part of the units that take part in a step.
 
     Args:
-      groups: of cyclic sampling: for each number of a unit its group, (units,), int64, on the units' device.
+      groups: where groups take turns: for each number of a unit its group, (units,), int64, on the units' device.
     """
 
     def __init__(self, sampling: Sampling, randomness: Randomness, team: Team, groups: Tensor | None = None) -> None:
@@ -96,7 +96,7 @@ class SiteSampler:
         Allocations are secret, and in no checkpoint; with a second one a unit could take part in two steps of one epoch.
         """
         sampling = self._sampling
-        if not isinstance(sampling, RandomAllocation) or self._randomness.repeats:
+        if not isinstance(sampling, InEpochs) or self._randomness.repeats:
             return False
         epoch, place = divmod(step - 1, sampling.epoch)
         return place > 0 and (self._allocated is None or self._allocated[0] != epoch)
@@ -121,14 +121,18 @@ class SiteSampler:
             case PoissonSampling() | FederatedSampling():
                 mine = rows(units, self._team)
                 return _taken(mine, poisson_sample(len(mine), sampling.probability, stream))
+            case InEpochs():
+                mine = rows(units, self._team)
+                epoch, turn = sampling.place(step)
+                # All groups draw when an epoch begins: what is known of one step is known of all its steps.
+                there = self._allocation(len(mine), epoch, sampling.turns) == turn
+                if isinstance(sampling, InTurns):
+                    there &= (self._group_of(mine) == step % sampling.groups).cpu().numpy()
+                return _taken(mine, np.flatnonzero(there))
             case InTurns():
                 mine = rows(units, self._team)
                 mine = mine[self._group_of(mine) == step % sampling.groups]
                 return _taken(mine, poisson_sample(len(mine), sampling.probability, stream))
-            case RandomAllocation():
-                mine = rows(units, self._team)
-                epoch, place = divmod(step - 1, sampling.epoch)
-                return _taken(mine, np.flatnonzero(self._allocation(len(mine), epoch, sampling.epoch) == place))
             case TruncatedPoissonSampling():
                 common = self._common(stream, units.device)
                 drawn = poisson_sample(len(units), sampling.probability, common)
@@ -150,10 +154,10 @@ class SiteSampler:
         assert self._groups is not None  # given for this sampling
         return self._groups.index_select(0, units)
 
-    def _allocation(self, units: int, epoch: int, steps: int) -> NDArray[np.int64]:
-        """The step of the epoch that each unit takes part in, by its place among this process's units."""
+    def _allocation(self, units: int, epoch: int, turns: int) -> NDArray[np.int64]:
+        """Which of its turns in the epoch each unit takes part in, by its place among this process's units."""
         if self._allocated is None or self._allocated[0] != epoch:
-            self._allocated = epoch, uniform_integers(units, steps, self._randomness.allocation(epoch))
+            self._allocated = epoch, uniform_integers(units, turns, self._randomness.allocation(epoch))
         return self._allocated[1]
 
     def _common(self, stream: RandomStream, device: torch.device) -> RandomStream:

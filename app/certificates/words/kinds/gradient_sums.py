@@ -16,7 +16,7 @@ from zetadp.app.certificates.words.kinds.projection import projection_lines
 from zetadp.app.certificates.words.releases import NOISE, release_phrase, releases_of
 from zetadp.trainer.specs.descent import Cosine, FallingSchedule, StepDecay
 from zetadp.trainer.specs.execution_plan import AdaptiveClipping, Clipping, ExecutionPlan, LayerBoundsClipping, ScheduledClipping
-from zetadp.trainer.specs.sampling import AtNodes, InTurns, RandomAllocation
+from zetadp.trainer.specs.sampling import AtNodes, InEpochs, InTurns
 from zetadp.trainer.specs.strategy import BandedInverseStrategy, BandedStrategy, Strategy
 
 
@@ -83,9 +83,7 @@ class GradientSums(Kind):
         if plan.projection is not None:
             yield from projection_lines(plan.projection)
         stopped = f" {sentence(wording.STOPPED_EARLY)}" if history.released < plan.steps else ""
-        charged = (
-            "charged (some of an interrupted epoch may have released nothing)" if isinstance(sampling, RandomAllocation) else "released"
-        )
+        charged = "charged (some of an interrupted epoch may have released nothing)" if isinstance(sampling, InEpochs) else "released"
         yield (
             f"Steps: {history.released} {charged} of {plan.steps} planned{history.restarts}, each sum divided by the "
             f"public number {sampling.expected_batch_size}.{stopped}{history.checkpoints}"
@@ -119,13 +117,19 @@ _UNITS = {
 def _turns(plan: ExecutionPlan, released: int) -> Iterator[str]:
     """Which steps a unit can be in, where it isn't each of them."""
     match plan.sampling:
+        case InEpochs() as sampling if isinstance(sampling, InTurns):
+            yield (
+                f"Turns: {sampling.groups} groups of units have samples of their own, one after the other. Epochs: of "
+                f"{sampling.turns} turns of each group, {sampling.epoch} steps, of which a unit is in one; one that isn't finished is "
+                "charged as a whole."
+            )
         case InTurns() as sampling:
             groups, turns = sampling.groups, -(-released // sampling.groups)
             yield (
                 f"Turns: {groups} groups of units have samples of their own, one after the other: a unit can be in at most {turns} of "
                 f"{released} samples."
             )
-        case RandomAllocation() as sampling:
+        case InEpochs() as sampling:
             yield f"Epochs: of {sampling.epoch} steps each; one that isn't finished is charged as a whole."
         case _:
             return
