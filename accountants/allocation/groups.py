@@ -51,7 +51,8 @@ def lower_parts(parts: Mapping[Leaf, int]) -> tuple[Mapping[Leaf, int], ...]:
     """
     if not any(_is_bounded(leaf) for leaf in parts):
         return ()
-    return tuple(_replaced(parts, of_sum=of_sum) for of_sum in (False, True))
+    sums = (False, True) if any(leaf.group > 1 or is_replaced(leaf) for leaf in parts) else (False,)
+    return tuple(_replaced(parts, of_sum=of_sum) for of_sum in sums)
 
 
 def _replaced(parts: Mapping[Leaf, int], *, of_sum: bool) -> Mapping[Leaf, int]:
@@ -74,7 +75,7 @@ def _less(leaf: Leaf, *, of_sum: bool) -> Leaf | None:
         if mechanism is None:
             return None
         leaf = replace(leaf, probability=rounded_up(Fraction(1, steps)), steps=steps, mechanism=mechanism, attained=None)
-        if not (of_sum or is_replaced(leaf)):
+        if leaf.group == 1 and not is_replaced(leaf):
             return leaf
     if is_replaced(leaf) and not isinstance(leaf.mechanism.privacy_loss(), GaussianLoss | LaplaceLoss):
         return None

@@ -276,6 +276,15 @@ def test_a_resumed_run_begins_an_empty_band_and_a_checkpoint_holds_no_sum(
     assert names == {"parameters", "optimizer"}
 
 
+def test_banded_noise_with_one_turn_of_each_epoch_is_charged_and_tested_as_it_is_drawn(spec_json: dict[str, Any], tmp_path: Path) -> None:
+    spec = _spec(spec_json, "allocation in turns", noise=BANDED, expected_batch_size=40, steps=30)
+    plan = spec.plan()
+    report = load_train(spec)(spec, plan, RUNTIME, tmp_path, report=lambda _event: None, should_stop=lambda: False)
+    once = RandomlyAllocated(steps=5, event=Release(mechanism=plan.mechanism))
+    assert report.event == plan.event == Repeated(count=2, event=once)
+    assert [one.status for one in (report.noise_test, report.sample_test) if one is not None] == ["consistent", "consistent"]
+
+
 def test_a_resumed_run_in_turns_releases_nothing_more_in_its_epoch_and_begins_an_empty_band(
     spec_json: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

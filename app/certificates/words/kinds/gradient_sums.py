@@ -118,16 +118,16 @@ def _turns(plan: ExecutionPlan, released: int) -> Iterator[str]:
     """Which steps a unit can be in, where it isn't each of them."""
     match plan.sampling:
         case InEpochs() as sampling if isinstance(sampling, InTurns):
+            turns = "1 turn" if sampling.turns == 1 else f"{sampling.turns} turns"
             yield (
-                f"Turns: {sampling.groups} groups of units have samples of their own, one after the other. Epochs: of "
-                f"{sampling.turns} turns of each group, {sampling.epoch} steps, of which a unit is in one; one that isn't finished is "
-                "charged as a whole."
+                f"Turns: {sampling.groups} groups of units have samples of their own, one after the other. Epochs: of {turns} of each "
+                f"group, {sampling.epoch} steps, of which a unit is in one; one that isn't finished is charged as a whole."
             )
         case InTurns() as sampling:
-            groups, turns = sampling.groups, -(-released // sampling.groups)
+            most = -(-released // sampling.groups)
             yield (
-                f"Turns: {groups} groups of units have samples of their own, one after the other: a unit can be in at most {turns} of "
-                f"{released} samples."
+                f"Turns: {sampling.groups} groups of units have samples of their own, one after the other: a unit can be in at most {most} "
+                f"of {released} samples."
             )
         case InEpochs() as sampling:
             yield f"Epochs: of {sampling.epoch} steps each; one that isn't finished is charged as a whole."
