@@ -229,7 +229,12 @@ class CorrelatedNoise(Declared):
         return (
             Step(symbol="l2", value=self.l2, formula="given", source="how far one unit moves one step's sum"),
             Step(symbol="std", value=self.std, formula="given", source="of the noise before it is correlated"),
-            Step(symbol="k", value=float(self.max_participations), formula="given", source="max_participations"),
+            Step(
+                symbol="k",
+                value=float(self.max_participations),
+                formula="steps of a unit counted together, at most",
+                source="max_participations",
+            ),
             Step(symbol="b", value=float(self.min_separation), formula="given", source="min_separation"),
             Step(symbol="sens(C)", value=self.matrix_sensitivity, formula=rule, source="proofs/declared.md"),
             Step(symbol="mu", value=self.privacy_loss().mu, formula="l2 sens(C) / std", source="Denisov et al. 2022, Theorem 2.1"),

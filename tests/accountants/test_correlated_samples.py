@@ -15,6 +15,7 @@ from tests.accountants.events import gaussian
 from zetadp.accountants import Composed, Event, Grouped, PoissonSampled, RandomlyAllocated, Release, Repeated, Shuffled, leaves, profile
 from zetadp.accountants.calibration import NoiseScale, calibrate_scale
 from zetadp.accountants.dp_accounting_events import to_dp_accounting
+from zetadp.app.calculators.caveats import caveats_of
 from zetadp.mechanisms import Gaussian, Sensitivity
 from zetadp.mechanisms.declared import Buffer, CorrelatedNoise
 from zetadp.mechanisms.errors import InvalidParameter, UnsupportedEvent
@@ -250,6 +251,15 @@ def test_turns_are_written_for_dp_accounting_as_samples_of_their_own():
     written = to_dp_accounting(event)
     library = PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE, value_discretization_interval=1e-4).compose(written)
     assert library.get_epsilon(1e-3) == pytest.approx(profile(event).epsilon(1e-3).upper, rel=1e-3)
+
+
+def test_conditions_say_how_often_is_drawn():
+    each, once = (caveats_of(allocated(noise(), 3, drawn)) for drawn in ("each_epoch", "once"))
+    assert "every record's step is drawn uniformly, independently of all others, afresh in every epoch and in secret" in each
+    assert "every record's bin is drawn uniformly, independently of all others, once for the whole run and in secret" in once
+    for found in (each, once, caveats_of(poisson(noise()))):
+        assert "every record keeps the stated effect, number and separation of steps" in found
+        assert "what is declared, unchecked, holds for all neighbours and earlier releases" in found
 
 
 @pytest.mark.parametrize("event", [poisson(noise()), allocated(noise(), 3), allocated(noise(steps=10), 3, "once")])
