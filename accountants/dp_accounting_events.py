@@ -44,6 +44,7 @@ from zetadp.accountants.events import (
     leaves,
 )
 from zetadp.accountants.leaf import Leaf, Selection
+from zetadp.accountants.shared_sample import GaussianWithLaplace
 from zetadp.mechanisms import ComplexGaussian, ComplexLaplace, Gaussian, GdpGuarantee, Laplace, Spectral, ZcdpGuarantee
 from zetadp.mechanisms.base import Adjacency, PrivacyUnit, Sensitivity
 from zetadp.mechanisms.declared import CorrelatedNoise, DiscreteLaplace
@@ -348,6 +349,8 @@ def _noise(leaf: Leaf) -> library.DpEvent:
     if isinstance(leaf.mechanism, Declared):
         return _declared(leaf)
     assert not isinstance(leaf.mechanism, Selection)  # an event of its own
+    if isinstance(leaf.mechanism, GaussianWithLaplace):
+        raise _no_twin("Gaussian and Laplace noise of one sample")
     pair, given = pair_of(leaf), leaf.mechanism.sensitivity
     replaced = given.adjacency is Adjacency.REPLACE_ONE
     match leaf.mechanism:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar, Literal, NamedTuple, final
 
-from zetadp.mechanisms import AnyAccounted
+from zetadp.accountants.shared_sample import Combined
 from zetadp.mechanisms.base import Adjacency, Assumption, Facts, PrivacyUnit, Step
 from zetadp.mechanisms.declared.runs import AnyRuns
 from zetadp.mechanisms.local import LocalRelease
@@ -63,7 +63,7 @@ class Leaf:
 
     Attributes:
       probability: the probability that one record is in the sample, in (0, 1].
-      mechanism: what was released, or only declared, or the best of several runs of other leaves.
+      mechanism: what was released, or only declared; what several releases of one sample amount to; the best of several runs of leaves.
       scheme: how the sample was drawn; Poisson sampling with probability 1 is all of the data, a sample of fixed size isn't.
       group: the largest number of the mechanism's units that one unit of the guarantee holds.
       steps: releases that a leaf of the scheme random_allocation or shuffled stands for, of which each record takes part in one.
@@ -75,7 +75,7 @@ class Leaf:
     """
 
     probability: float
-    mechanism: AnyAccounted | Selection
+    mechanism: Combined | Selection
     scheme: Scheme = "poisson"
     group: int = 1
     truncation: Truncation | None = None

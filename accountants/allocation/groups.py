@@ -10,6 +10,7 @@ from fractions import Fraction
 
 from zetadp.accountants.allocation.replaced import at_nothing, distances, is_replaced
 from zetadp.accountants.leaf import Leaf
+from zetadp.accountants.shared_sample import GaussianWithLaplace
 from zetadp.mechanisms import GdpGuarantee
 from zetadp.mechanisms.loss import GaussianLoss, LaplaceLoss
 from zetadp.mechanisms.numerics.rounding import rounded_up
@@ -77,6 +78,9 @@ def _less(leaf: Leaf, *, of_sum: bool) -> Leaf | None:
         leaf = replace(leaf, probability=rounded_up(Fraction(1, steps)), steps=steps, mechanism=mechanism, attained=None)
         if leaf.group == 1 and not is_replaced(leaf):
             return leaf
+    if isinstance(leaf.mechanism, GaussianWithLaplace) and (of_sum or is_replaced(leaf)):
+        # Whoever doesn't look at the other outputs loses no more.
+        leaf = replace(leaf, mechanism=leaf.mechanism.gaussian, releases=1)
     if is_replaced(leaf) and not isinstance(leaf.mechanism.privacy_loss(), GaussianLoss | LaplaceLoss):
         return None
     loss, known = leaf.mechanism.privacy_loss(), distances(leaf)

@@ -110,6 +110,8 @@ def _moment_nodes(upper: Mixture, lower: Mixture, order: float, start: float) ->
     )
     low, high = max(low - _MOMENT_REACH, start), high + _MOMENT_REACH
     span = max(upper.span, lower.span)
+    if low >= high:
+        return np.empty(0), np.empty(0)
     if start > -math.inf:
         # A half-line has an end, where the trapezoid rule would be poor.
         nodes = panels(np.array([low, high]), max(1.0, span))

@@ -19,7 +19,7 @@ from zetadp.accountants.densities.noise import Noise
 MOST_NODES = 400_000
 """Beyond this many quadrature nodes an order isn't worth its time and memory; it is left out, which only makes a bound larger."""
 
-_CLOSE = 0.1
+CLOSE = 0.1
 """Log ratios up to which R - 1 is kept to its last digits: moments take series of less."""
 
 _PANEL_NODES = 24
@@ -71,14 +71,19 @@ def _atoms(noise: Noise, upper: Mixture, lower: Mixture) -> tuple[float, ...]:
 
 def ratio_nodes(noise: Noise, upper: Mixture, lower: Mixture, order: float, *, upper_half: bool) -> RatioNodes | None:
     """Nodes for powers of dP/dQ from 1 - order to order, or None if there would be too many."""
-    nodes = noise.moment_nodes(upper, lower, order, _crossing(noise, upper, lower) if upper_half else -math.inf)
+    return nodes_from(noise, upper, lower, order, _crossing(noise, upper, lower) if upper_half else -math.inf)
+
+
+def nodes_from(noise: Noise, upper: Mixture, lower: Mixture, order: float, start: float) -> RatioNodes | None:
+    """The same on the half-line from ``start`` on."""
+    nodes = noise.moment_nodes(upper, lower, order, start)
     if nodes is None:
         return None
     x, log_mass = nodes
     log_above, above, weighted_above = _relative(noise, upper, x, log_mass)
     log_below, below, weighted_below = _relative(noise, lower, x, log_mass)
     ratio = log_above - log_below
-    close = np.abs(ratio) < _CLOSE
+    close = np.abs(ratio) < CLOSE
     minus_one = np.where(close, (above - below) / np.where(close, 1.0 + below, 1.0), 1.0)
     return RatioNodes(log_mass + log_below, ratio, minus_one, weighted_above - weighted_below)
 
@@ -120,3 +125,12 @@ def _crossing(noise: Noise, upper: Mixture, lower: Mixture) -> float:
         above, below = (_relative(noise, mixture, point, nothing)[1][0] for mixture in (upper, lower))
         low, high = (point[0], high) if above <= below else (low, point[0])
     return float(high)
+
+
+def crossing(noise: Noise, upper: Mixture, lower: Mixture, level: float) -> float:
+    """The point where log dP/dQ is about this; as far as tails reach, where it is no such thing there."""
+    low, high = lower.shifts[0] - noise.underflow, upper.shifts[-1] + noise.underflow
+    for _ in range(60):
+        point = 0.5 * (low + high)
+        low, high = (point, high) if log_ratio(noise, upper, lower, np.array([point]))[0][0] <= level else (low, point)
+    return high

@@ -7,10 +7,12 @@ import math
 from zetadp.accountants.allocation.density import Allocated
 from zetadp.accountants.allocation.groups import LARGEST_ALLOCATED_GROUP, squared_moves
 from zetadp.accountants.densities import Density
+from zetadp.accountants.densities.joint import JointLoss
 from zetadp.accountants.densities.mixtures import Mixture, moved_up
 from zetadp.accountants.dominating.shapes import NULL, at
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Pair
+from zetadp.accountants.shared_sample import GaussianWithLaplace
 from zetadp.mechanisms.base import Adjacency
 from zetadp.mechanisms.loss import GaussianLoss, LaplaceLoss, ResponseLoss
 
@@ -18,7 +20,7 @@ from zetadp.mechanisms.loss import GaussianLoss, LaplaceLoss, ResponseLoss
 def allocated(family: Density, leaf: Leaf, move: float) -> Pair | str:
     """A mean over the steps, or over blocks of them; where a unit is replaced, one whole release: proofs/allocation.md, (R1)."""
     if leaf.mechanism.neighbours[0] is Adjacency.REPLACE_ONE:
-        if leaf.group > 1 and not isinstance(leaf.mechanism.privacy_loss(), GaussianLoss | LaplaceLoss | ResponseLoss):
+        if leaf.group > 1 and not isinstance(leaf.mechanism.privacy_loss(), GaussianLoss | LaplaceLoss | JointLoss | ResponseLoss):
             return (
                 "groups in random allocations under replace_one have no dominating pair that is proved here, but for Gaussian and Laplace "
                 "noise, GDP and pure epsilon-DP"
@@ -35,7 +37,7 @@ def allocated(family: Density, leaf: Leaf, move: float) -> Pair | str:
     far, squares = leaf.group * move, squared_moves(leaf.group, leaf.steps)
     lowest, kept = moved_up(list(squares.values()))
     shares = tuple(math.sqrt(square) / leaf.group for square in list(squares)[lowest:])
-    if family.norm == "l1":
+    if family.norm == "l1" or isinstance(leaf.mechanism, GaussianWithLaplace):
         kept, shares = (1.0,), (1.0,)
     if (blocks := leaf.steps // leaf.group) > 1:
         return Pair(Allocated(family, blocks, Mixture(kept, shares)), at(far), NULL)

@@ -6,6 +6,7 @@ from zetadp.accountants.densities import Density
 from zetadp.accountants.dominating.shapes import NULL, moved_both_ways, moved_one_way, multiples, two
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Pair
+from zetadp.accountants.shared_sample import GaussianWithLaplace
 from zetadp.mechanisms.base import Adjacency, Mechanism
 from zetadp.mechanisms.numerics.binomial import binomial_weights
 
@@ -23,11 +24,11 @@ def poisson(family: Density, leaf: Leaf, move: float) -> Pair | str:
             return Pair(family, two(q, move), NULL)
         weights = binomial_weights(leaf.group, q)
         return moved_one_way(family, weights, multiples(move, weights))
-    assert isinstance(leaf.mechanism, Mechanism)  # nothing that is only declared is sampled
+    assert isinstance(leaf.mechanism, Mechanism | GaussianWithLaplace)  # nothing that is only declared is sampled
     c, norm = contribution(leaf.mechanism, family), family.norm
     if c is None:
         return (
-            f"Poisson sampling under replace_one needs sensitivity.{norm}_contribution, a bound on what one unit alone adds to the query: "
+            f"Poisson sampling under replace_one needs {needed(leaf.mechanism, norm)}, a bound on what one unit alone adds to the query: "
             f"{norm} bounds only the difference of two units, and a sample can leave both out"
         )
     if leaf.group == 1:
@@ -36,11 +37,20 @@ def poisson(family: Density, leaf: Leaf, move: float) -> Pair | str:
     return moved_both_ways(family, weights, multiples(c, weights), multiples(c, weights))
 
 
-def contribution(mechanism: Mechanism, family: Density) -> float | None:
+def contribution(mechanism: Mechanism | GaussianWithLaplace, family: Density) -> float | None:
     """The shift of what one unit contributes; None if that isn't bounded in the norm that the noise needs."""
+    if isinstance(mechanism, GaussianWithLaplace):
+        return mechanism.contribution()
     given = mechanism.sensitivity
     if (given.l1_contribution if family.norm == "l1" else given.l2_contribution) is None:
         return None
     alone = mechanism.alone()
     assert alone is not None
     return alone.privacy_loss().distance
+
+
+def needed(mechanism: Mechanism | GaussianWithLaplace, norm: str) -> str:
+    """The fields that ``contribution`` needs."""
+    if isinstance(mechanism, GaussianWithLaplace):
+        return "sensitivity.l2_contribution and l1_contribution"
+    return f"sensitivity.{norm}_contribution"

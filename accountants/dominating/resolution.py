@@ -6,6 +6,7 @@ import math
 from functools import lru_cache
 
 from zetadp.accountants.densities import DENSITIES, Density, density_of
+from zetadp.accountants.densities.joint import JointLoss
 from zetadp.accountants.densities.mixtures import SMALLEST_WEIGHT, Mixture
 from zetadp.accountants.dominating.allocated import allocated
 from zetadp.accountants.dominating.fixed_size import fixed_size, fixed_size_group
@@ -24,6 +25,9 @@ from zetadp.mechanisms.loss import ConcentratedLoss, FailingLoss, GaussianLoss, 
 
 LARGEST_INTEGER_GROUP = 20
 """The table of a group's mixture on whole numbers has as many sums as the group has members."""
+
+LARGEST_JOINT_LAPLACE = 100.0
+"""Scales of Laplace noise, whose exponentials then are floats."""
 
 LARGEST_INTEGER_TABLE = 2**18
 """Whole numbers in a table beyond those that the noise itself reaches."""
@@ -82,6 +86,8 @@ def _reason(leaf: Leaf, loss: PrivacyLoss) -> str | None:
         return correlated_reason(leaf, leaf.mechanism)
     if isinstance(loss, IntegerLoss):
         return _integer_reason(leaf, loss)
+    if isinstance(loss, JointLoss) and leaf.group * loss.epsilon > LARGEST_JOINT_LAPLACE:
+        return f"with Gaussian noise of the same sample, Laplace noise may be moved by at most {LARGEST_JOINT_LAPLACE:g} of its scales here"
     return guarantee_reason(leaf) if is_guarantee(leaf) and not leaf.is_whole else None
 
 
@@ -150,7 +156,7 @@ def _shuffled(leaf: Leaf) -> Pair | str:
             "shuffled batches under add_remove have no guarantee that is proved here: one record more moves others to the next batches, or "
             "changes the batches' sizes. Under zero_out and replace_one they have that of one whole release an epoch"
         )
-    if leaf.group > 1 and not isinstance(loss, GaussianLoss | LaplaceLoss | ResponseLoss):
+    if leaf.group > 1 and not isinstance(loss, GaussianLoss | LaplaceLoss | JointLoss | ResponseLoss):
         return (
             "groups with shuffled batches have no dominating pair that is proved here, but for Gaussian and Laplace noise, "
             "GDP and pure epsilon-DP"

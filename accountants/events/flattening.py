@@ -24,7 +24,7 @@ from zetadp.accountants.events.kinds import (
 )
 from zetadp.accountants.events.turns import by_turn
 from zetadp.accountants.leaf import Leaf, Selection, Sizes, Truncation, Weighting, by_coordinate, by_record
-from zetadp.accountants.shared_sample import combined
+from zetadp.accountants.shared_sample import GaussianWithLaplace, combined
 from zetadp.mechanisms import AnyAccounted
 from zetadp.mechanisms.base import Mechanism
 from zetadp.mechanisms.errors import InvalidParameter
@@ -56,7 +56,7 @@ def releases(event: Event) -> Mapping[Leaf, int]:
     Sampling of a composition isn't a composition of samplings: the sample is shared, and its releases are one release (``combined``).
 
     Raises:
-      InvalidParameter: a sampling over another kind of sampling, a group, or releases that aren't all Gaussian or all Laplace noise; turns
+      InvalidParameter: a sampling over another kind of sampling, a group, or several releases not all of Gaussian or Laplace noise; turns
         of ``correlated_noise`` that the sampling doesn't fit; more than 10^15 releases, or a group of more than 10^6.
     """
     return _once("releases", event, lambda: _counted(event))
@@ -134,7 +134,7 @@ def _sampled(event: Sampled, group: int) -> Leaf:
         scheme = "shuffled" if isinstance(event, Shuffled) else "random_allocation"
         return Leaf(probability, mechanism, scheme, group, steps=event.steps, releases=releases)
     if isinstance(event, RandomlyWeighted):
-        if isinstance(mechanism, LocalRelease) or not isinstance(mechanism, Mechanism):
+        if isinstance(mechanism, LocalRelease) or not isinstance(mechanism, Mechanism | GaussianWithLaplace):
             raise InvalidParameter("randomly_weighted.event", "noise that is added to what all records contribute", mechanism.kind)
         weighting = Weighting(event.shares, event.probabilities)
         return Leaf(probability, mechanism, "randomly_weighted", group, releases=releases, weighting=weighting)

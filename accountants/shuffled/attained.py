@@ -13,6 +13,7 @@ import numpy as np
 import scipy
 
 from zetadp.accountants.leaf import Leaf
+from zetadp.accountants.shared_sample import GaussianWithLaplace
 from zetadp.accountants.shuffled import epochs
 from zetadp.accountants.shuffled.epochs import Floats
 from zetadp.mechanisms.base import Adjacency
@@ -69,8 +70,9 @@ class Attained:
 
 
 def attained(leaf: Leaf, count: int) -> Attained | None:
-    """The tests for so many epochs of one leaf of the scheme shuffled; None for noise that isn't Gaussian."""
-    loss = leaf.mechanism.privacy_loss()
+    """The tests for so many epochs of one leaf of the scheme shuffled; None where no noise is Gaussian."""
+    mechanism = leaf.mechanism.gaussian if isinstance(leaf.mechanism, GaussianWithLaplace) else leaf.mechanism
+    loss = mechanism.privacy_loss()
     if not isinstance(loss, GaussianLoss):
         return None
     # Under zero_out other records may contribute the opposite of the one that differs; else how far they are apart is all that is known.

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator
 
 from zetadp.accountants import Event, neighbourhood, non_private_reason, releases
 from zetadp.accountants.leaf import Leaf, Selection, unfolded
-from zetadp.mechanisms import AnyAccounted, Assumption, DuchiLinf, LocalRelease
+from zetadp.accountants.shared_sample import Combined
+from zetadp.mechanisms import Assumption, DuchiLinf, LocalRelease
 from zetadp.mechanisms.declared import CorrelatedNoise, DiscreteGaussianSum, NoisyMax, Skellam, SparseVector, TreeAggregation
 from zetadp.mechanisms.declared.base import Guarantee
 
 _EXACT = "exact: floating-point error can reveal records"
 _INDEPENDENT = "noise is independent across coordinates and releases"
-_NOISE: dict[type[AnyAccounted | Selection], str] = {
+_NOISE: dict[type[Combined | Selection], str] = {
     DuchiLinf: "signs are drawn with the stated probability, independently of everything else",
     CorrelatedNoise: "the underlying noise is independent across coordinates and steps",
     TreeAggregation: "noise is independent across coordinates and blocks",
@@ -51,7 +52,7 @@ def caveats_of(event: Event) -> tuple[str, ...]:
     )
 
 
-def _bounds(mechanism: AnyAccounted | Selection) -> Iterator[str]:
+def _bounds(mechanism: Combined | Selection) -> Iterator[str]:
     """What bounds a unit's effect. For a group, it is about each of its units, which have a different name from the group."""
     unit = _spelled(mechanism.neighbours[1])
     match mechanism:

@@ -159,7 +159,7 @@ def logistic(monkeypatch):
 
 def test_noise_without_a_density_is_refused():
     assert unsupported_reason(Leaf(1.0, LogisticNoise(0.123))) == (
-        "logistic noise is neither Gaussian nor Laplace, and no dominating pair of it is known here"
+        "logistic noise is neither Gaussian nor Gaussian with Laplace nor Laplace, and no dominating pair of it is known here"
     )
 
 
