@@ -197,7 +197,7 @@ def test_no_noise_is_no_privacy():
             "MixtureOfGaussiansDpEvent with a sensitivity below 0",
         ),
         (
-            library.PoissonSampledDpEvent(0.1, library.ComposedDpEvent([library.GaussianDpEvent(1.0), library.LaplaceDpEvent(1.0)])),
+            library.PoissonSampledDpEvent(0.1, library.ComposedDpEvent([library.GaussianDpEvent(1.0), library.ZCDpEvent(1.0, 0.0)])),
             "PoissonSampledDpEvent of ComposedDpEvent",
         ),
         (
@@ -262,8 +262,9 @@ def test_numbers_out_of_range_are_named(event, text):
             Grouped(size=2, unit="user", event=PoissonSampled(probability=0.1, event=replace_one_gaussian(1.0))),
             "a group with Poisson samples, or random shares, under replace_one",
         ),
+        (PoissonSampled(probability=0.1, event=Composed(events=(gaussian(), laplace()))), "Gaussian and Laplace noise of one sample"),
     ],
-    ids=["fixed size", "laplace", "replaced"],
+    ids=["fixed size", "laplace", "replaced", "both noises"],
 )
 def test_what_exists_only_here_is_refused(event, text):
     with pytest.raises(InvalidParameter, match=text):
