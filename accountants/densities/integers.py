@@ -163,8 +163,9 @@ def _table(density: IntegerDensity, upper: Mixture, lower: Mixture, further: int
 @lru_cache(maxsize=6)
 def _table_of(density: IntegerDensity, p: _Copies, q: _Copies, further: int) -> _Table:
     law, (upper, above), (lower, below) = density.law, p, q
-    # A copy that both have, if both have several; otherwise that of the one that has one.
-    centre = below[0] if len(below) == 1 else above[-1] if len(above) == 1 else next(shift for shift in above if shift in below)
+    # A copy that both have, if both have several, or P's lowest; otherwise that of the one that has one.
+    shared = next((shift for shift in above if shift in below), above[0])
+    centre = below[0] if len(below) == 1 else above[-1] if len(above) == 1 else shared
     reach = law.reach + further
     x = np.arange(below[0] - reach, above[-1] + reach + 1, dtype=np.int64)
     # f and its upper tails, on a table that covers x minus every shift.

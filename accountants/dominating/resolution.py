@@ -19,6 +19,7 @@ from zetadp.accountants.leaf import Leaf, Selection, unshuffled
 from zetadp.accountants.pairs import Pair
 from zetadp.mechanisms.base import Adjacency
 from zetadp.mechanisms.declared.correlated import CorrelatedNoise
+from zetadp.mechanisms.declared.integers import IntegerNoise
 from zetadp.mechanisms.errors import UnsupportedEvent
 from zetadp.mechanisms.local import LocalRelease
 from zetadp.mechanisms.loss import ConcentratedLoss, FailingLoss, GaussianLoss, IntegerLoss, LaplaceLoss, PrivacyLoss, ResponseLoss
@@ -108,9 +109,8 @@ def _integer_reason(leaf: Leaf, loss: IntegerLoss) -> str | None:
     """Why noise on whole numbers has no pair here in this leaf, or None."""
     if leaf.scheme == "random_allocation" and not is_epoch(leaf):
         return "a random allocation of noise on whole numbers isn't proved here, but under replace_one"
-    if not (leaf.is_whole or is_epoch(leaf)) and leaf.scheme != "fixed_size" and leaf.mechanism.neighbours[0] is Adjacency.REPLACE_ONE:
-        return "Poisson sampling under replace_one isn't supported here for noise on whole numbers: nothing says what one unit contributes"
-    if leaf.group > LARGEST_INTEGER_GROUP or 4 * leaf.group * loss.moves > LARGEST_INTEGER_TABLE:
+    stated = leaf.mechanism.contribution if isinstance(leaf.mechanism, IntegerNoise) and not leaf.is_whole else None
+    if leaf.group > LARGEST_INTEGER_GROUP or 4 * leaf.group * max(loss.moves, stated or 0) > LARGEST_INTEGER_TABLE:
         return (
             f"a unit that moves whole numbers this far, or groups of more than {LARGEST_INTEGER_GROUP} units, have too large a table: "
             f"units times moves must be at most {LARGEST_INTEGER_TABLE // 4}"

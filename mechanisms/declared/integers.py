@@ -6,10 +6,11 @@ import math
 from abc import abstractmethod
 from typing import Annotated, ClassVar, Literal, Self, final
 
-from pydantic import Field, Strict
+from pydantic import Field, Strict, model_validator
 
-from zetadp.mechanisms.base import Adjacency, Assumption, Facts, Step
+from zetadp.mechanisms.base import Adjacency, Assumption, Facts, Step, is_absent
 from zetadp.mechanisms.declared.base import Declared
+from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.loss import IntegerLoss
 from zetadp.mechanisms.numerics.integer_laws import GaussianLaw, GaussianSumLaw, IntegerLaw, LaplaceLaw, SkellamLaw
 
@@ -31,11 +32,23 @@ class IntegerNoise(Declared):
 
     Attributes:
       moves: how far one unit moves the value at most; a whole number, 1 to 10^6.
+      contribution: how far one unit alone moves it from what it is without that unit; a whole number, 1 to 10^6, or None. Under replace_one
+        moves bounds only the difference of two units; Poisson sampling leaves a unit out, and needs this bound too.
+    Raises:
+      ValidationError: a contribution under another adjacency, where moves already covers it.
     """
 
     CAN_BE_SAMPLED: ClassVar[bool] = True
 
     moves: Annotated[int, Strict(), Field(ge=1, le=10**6)]
+    # Omitted from JSON if absent: most have none.
+    contribution: Annotated[int, Strict(), Field(ge=1, le=10**6)] | None = Field(default=None, exclude_if=is_absent)
+
+    @model_validator(mode="after")
+    def _check_contribution(self) -> Self:
+        if self.contribution is not None and self.adjacency is not Adjacency.REPLACE_ONE:
+            raise InvalidParameter("contribution", f"absent under {self.adjacency.value} (moves already covers it)", self.contribution)
+        return self
 
     @property
     @abstractmethod

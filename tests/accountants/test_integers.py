@@ -180,7 +180,10 @@ def test_other_samples_and_groups_have_brackets():
     ("event", "text"),
     [
         (RandomlyAllocated(steps=10, event=Release(mechanism=noise("gaussian", 2.0))), "random allocation"),
-        (PoissonSampled(probability=0.1, event=Release(mechanism=noise("laplace", 2.0, adjacency="replace_one"))), "replace_one"),
+        (
+            PoissonSampled(probability=0.1, event=Release(mechanism=noise("laplace", 2.0, adjacency="replace_one"))),
+            "needs contribution, a bound",
+        ),
         (Release(mechanism=noise("gaussian", 2.0, 10**6)), "moves whole numbers this far"),
         (Grouped(size=21, unit="user", event=Release(mechanism=noise("laplace", 2.0))), "more than 20 units"),
     ],

@@ -44,6 +44,9 @@ _FIELDS = {
         "",
         "How far one unit can move the value. A whole number. One count, or a histogram in which one unit changes a single bin.",
     ),
+    "contribution": Words(
+        "Largest effect of one unit alone", "", "If units are replaced: how far one unit moves the value from what it is without it."
+    ),
     "std": Words("Noise: standard deviation", "units of a step's sum", "Before it is correlated."),
     "l2": Words(
         "Largest effect per step",
