@@ -22,6 +22,10 @@ class Derived(Density):
     is_even = False
     base: Density
 
+    @property
+    def is_bound(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.base.is_bound
+
     def loss(self, distance: float) -> PrivacyLoss:
         """Of the base's whole pair: by quasi-convexity no Renyi divergence of a mean of its copies is larger."""
         return self.base.loss(distance)

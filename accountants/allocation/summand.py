@@ -48,6 +48,10 @@ class Summand(Derived):
     base: Density
     log_square: float
 
+    @property
+    def is_discrete(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.base.is_discrete
+
     def largest_loss(self, upper: Mixture, lower: Mixture) -> float:
         if is_reversed(upper):
             return ETA * (1.0 + 4.0 * UNIT)
@@ -63,21 +67,24 @@ class Summand(Derived):
         far = y < -0.5
         y = np.where(far, 0.0, y)
         level = np.log1p(y)
-        there = self.base.calls(upper, lower, level)
+        # Asked a little before: an atom may lie between.
+        error = 8.0 * UNIT * np.abs(level)
+        there = self.base.calls(upper, lower, level - error)
         mass = there.tail / (1.0 + y)
-        moved = 8.0 * UNIT * np.abs(level) * (there.tail + there.doubt)
+        moved = 2.0 * error * (there.tail + there.doubt) * (1.0 + 1e-9)
         low = (there.lower - moved) * (1.0 - 2.0 * LINEAR) - beyond(self.log_square)
-        high = np.where(far, math.inf, ETA * (there.upper + moved) * (1.0 + 8.0 * UNIT) + TINY)
+        high = np.where(far, math.inf, ETA * there.upper * (1.0 + 8.0 * UNIT) + TINY)
         return Calls(ETA * np.maximum(low, 0.0), high, mass, there.doubt / (1.0 + y) + 8.0 * LINEAR * mass)
 
     def _puts(self, upper: Mixture, lower: Mixture, y: Floats) -> Calls:
         inside = y < 1.0
         rest = np.where(inside, 1.0 - y, 1.0)
         level = np.where(inside, -np.log1p(-np.where(inside, y, 0.0)), 0.0)
-        there = self.base.calls(upper, lower, level)
-        mass = there.lower + there.tail
         # 1 - y is off by 2u, and so is its logarithm, over itself; and the factor in front.
-        moved = (8.0 * UNIT * level + 2.0 * UNIT / rest) * (there.upper + there.tail + there.doubt)
+        error = 8.0 * UNIT * level + 2.0 * UNIT / rest
+        there = self.base.calls(upper, lower, level - error)
+        mass = there.lower + there.tail
+        moved = 2.0 * error * (there.upper + there.tail + there.doubt) * (1.0 + 1e-9)
         doubt = there.doubt + (there.upper - there.lower) + 8.0 * LINEAR * mass
         return Calls(
             np.where(inside, ETA * np.maximum(rest * (there.lower - moved), 0.0) * (1.0 - 8.0 * UNIT), 0.0),

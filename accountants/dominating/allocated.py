@@ -14,22 +14,15 @@ from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Pair
 from zetadp.accountants.shared_sample import GaussianWithLaplace
 from zetadp.mechanisms.base import Adjacency
-from zetadp.mechanisms.loss import GaussianLoss, LaplaceLoss, ResponseLoss
+from zetadp.mechanisms.loss import GaussianLoss, IntegerLoss, LaplaceLoss, ResponseLoss
 
 
 def allocated(family: Density, leaf: Leaf, move: float) -> Pair | str:
     """A mean over the steps, or over blocks of them; where a unit is replaced, one whole release: proofs/allocation.md, (R1)."""
+    if leaf.group > 1 and (reason := _group_reason(leaf)) is not None:
+        return reason
     if leaf.mechanism.neighbours[0] is Adjacency.REPLACE_ONE:
-        if leaf.group > 1 and not isinstance(leaf.mechanism.privacy_loss(), GaussianLoss | LaplaceLoss | JointLoss | ResponseLoss):
-            return (
-                "groups in random allocations under replace_one have no dominating pair that is proved here, but for Gaussian and Laplace "
-                "noise, GDP and pure epsilon-DP"
-            )
         return Pair(family, at(leaf.group * move), NULL)
-    if leaf.group > LARGEST_ALLOCATED_GROUP:
-        return (
-            f"groups of more than {LARGEST_ALLOCATED_GROUP} with random allocation aren't supported here: a whole release bounds each epoch"
-        )
     if leaf.group == 1:
         # One step is left of bins of which any two have a row in common.
         return Pair(Allocated(family, leaf.steps) if leaf.steps > 1 else family, at(move), NULL)
@@ -43,3 +36,22 @@ def allocated(family: Density, leaf: Leaf, move: float) -> Pair | str:
         return Pair(Allocated(family, blocks, Mixture(kept, shares)), at(far), NULL)
     # The frame's origin is the lowest component, as that of a sampled group.
     return Pair(family, Mixture(kept, tuple(far * (share - shares[0]) for share in shares)), at(-far * shares[0]))
+
+
+def _group_reason(leaf: Leaf) -> str | None:
+    """Why groups have no pair, or None."""
+    loss = leaf.mechanism.privacy_loss()
+    if leaf.mechanism.neighbours[0] is Adjacency.REPLACE_ONE:
+        if isinstance(loss, GaussianLoss | LaplaceLoss | JointLoss | ResponseLoss):
+            return None
+        return (
+            "groups in random allocations under replace_one have no dominating pair that is proved here, but for Gaussian and Laplace "
+            "noise, GDP and pure epsilon-DP"
+        )
+    if isinstance(loss, IntegerLoss):
+        return "groups in random allocations of noise on whole numbers have no dominating pair that is proved here"
+    if leaf.group > LARGEST_ALLOCATED_GROUP:
+        return (
+            f"groups of more than {LARGEST_ALLOCATED_GROUP} with random allocation aren't supported here: a whole release bounds each epoch"
+        )
+    return None

@@ -107,8 +107,6 @@ def _declared_reason(leaf: Leaf, loss: PrivacyLoss) -> str | None:
 
 def _integer_reason(leaf: Leaf, loss: IntegerLoss) -> str | None:
     """Why noise on whole numbers has no pair here in this leaf, or None."""
-    if leaf.scheme == "random_allocation" and not is_epoch(leaf):
-        return "a random allocation of noise on whole numbers isn't proved here, but under replace_one"
     stated = leaf.mechanism.contribution if isinstance(leaf.mechanism, IntegerNoise) and not leaf.is_whole else None
     if leaf.group > LARGEST_INTEGER_GROUP or 4 * leaf.group * max(loss.moves, stated or 0) > LARGEST_INTEGER_TABLE:
         return (

@@ -49,6 +49,9 @@ _CLUSTER = 0.1
 _ATOM_ERROR = 1e-12
 """About how well the place of an atom is known, relative to its loss."""
 
+_REACHES = 0, 1, 3
+"""How many nodes beside those next to each loss are tried, where the curve is straight between losses."""
+
 _FEW = 128
 """So many losses at most are looked at one by one."""
 
@@ -278,6 +281,9 @@ def _lower_law(pair: Pair, leaf: Losses, start: float, step: float, index: Indic
     """
     tilt, enough = aim
     below = max(1e-9 * step, _ATOM_ERROR * max((abs(atom) for atom in leaf.atoms), default=0.0))
+    if pair.family.is_discrete and pair.family.is_infinitesimal:
+        nodes = [_near_losses(leaf, start - below, step, index, reach) for reach in _REACHES]
+        return max((Lattice(pair, start - below, step, near).lower() for near in nodes), key=lambda law: _size(law, tilt))
     placed = Lattice(pair, start - below, step, index)
     if _is_sparse(pair, leaf):
         # A node just below one of the losses, the one that leaves least of the others above theirs; and one more before the first.
@@ -287,6 +293,19 @@ def _lower_law(pair: Pair, leaf: Losses, start: float, step: float, index: Indic
     if _size(laws[0], tilt) < enough and (moved := _merging(pair, leaf, start, step, index)) is not None:
         laws.append(moved.lower())
     return max(laws, key=lambda law: _size(law, tilt))
+
+
+def _near_losses(leaf: Losses, start: float, step: float, index: Indices, reach: int) -> Indices:
+    """Those of the nodes that are next to a loss, to 0 or to an end: between losses the curve is straight, and its rounding is not.
+
+    Args:
+      reach: how many nodes more before and behind each.
+    """
+    places = np.floor((np.append(leaf.losses, 0.0) - start) / step)
+    near = np.concatenate([places + k for k in range(-reach, reach + 2)])
+    kept = np.isin(index, near)
+    kept[:2] = kept[-2:] = True
+    return index[kept]
 
 
 def _is_sparse(pair: Pair, leaf: Losses) -> bool:

@@ -179,7 +179,10 @@ def test_other_samples_and_groups_have_brackets():
 @pytest.mark.parametrize(
     ("event", "text"),
     [
-        (RandomlyAllocated(steps=10, event=Release(mechanism=noise("gaussian", 2.0))), "random allocation"),
+        (
+            Grouped(size=2, unit="user", event=RandomlyAllocated(steps=10, event=Release(mechanism=noise("gaussian", 2.0)))),
+            "groups in random allocations of noise on whole numbers",
+        ),
         (
             PoissonSampled(probability=0.1, event=Release(mechanism=noise("laplace", 2.0, adjacency="replace_one"))),
             "needs contribution, a bound",
