@@ -10,12 +10,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, cast, final
 
-from zetadp.accountants.densities.joint import JointLoss
 from zetadp.mechanisms import AnyAccounted, Gaussian, Laplace, Sensitivity
 from zetadp.mechanisms.base import LARGEST_SCALE, SMALLEST_SCALE, Adjacency, Assumption, Facts, Mechanism, PrivacyUnit, Step
+from zetadp.mechanisms.declared.integers import IntegerNoise
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.local import LocalRelease
-from zetadp.mechanisms.loss import GaussianLoss, LaplaceLoss
+from zetadp.mechanisms.loss import GaussianLoss, JointLoss, LaplaceLoss
 
 MOST_RELEASES = 10**15
 """Of one sample."""
@@ -61,6 +61,31 @@ class GaussianWithLaplace:
 
     def derivation(self) -> tuple[Step, ...]:
         return (*self.gaussian.derivation(), *self.laplace.derivation())
+
+
+Contributing = Mechanism | GaussianWithLaplace | IntegerNoise
+"""What may state how far one unit alone moves the value."""
+
+
+def contribution(mechanism: Contributing, norm: str) -> float | None:
+    """The shift of what one unit contributes; None if that isn't stated, or not in the norm that the noise needs."""
+    if isinstance(mechanism, GaussianWithLaplace):
+        return mechanism.contribution()
+    if isinstance(mechanism, IntegerNoise):
+        return None if mechanism.contribution is None else mechanism.contribution / mechanism.law.scale
+    given = mechanism.sensitivity
+    if (given.l1_contribution if norm == "l1" else given.l2_contribution) is None:
+        return None
+    alone = mechanism.alone()
+    assert alone is not None
+    return alone.privacy_loss().distance
+
+
+def needed(mechanism: Contributing, norm: str) -> str:
+    """The fields that ``contribution`` needs."""
+    if isinstance(mechanism, GaussianWithLaplace):
+        return "sensitivity.l2_contribution and l1_contribution"
+    return "contribution" if isinstance(mechanism, IntegerNoise) else f"sensitivity.{norm}_contribution"
 
 
 Combined = AnyAccounted | GaussianWithLaplace

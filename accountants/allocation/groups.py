@@ -12,7 +12,7 @@ from zetadp.accountants.allocation.replaced import at_nothing, distances, is_rep
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.shared_sample import GaussianWithLaplace
 from zetadp.mechanisms import GdpGuarantee
-from zetadp.mechanisms.loss import GaussianLoss, LaplaceLoss
+from zetadp.mechanisms.loss import GaussianLoss, IntegerLoss, LaplaceLoss
 from zetadp.mechanisms.numerics.rounding import rounded_up
 
 LARGEST_ALLOCATED_GROUP = 20
@@ -81,7 +81,7 @@ def _less(leaf: Leaf, *, of_sum: bool) -> Leaf | None:
     if isinstance(leaf.mechanism, GaussianWithLaplace) and (of_sum or is_replaced(leaf)):
         # Whoever doesn't look at the other outputs loses no more.
         leaf = replace(leaf, mechanism=leaf.mechanism.gaussian, releases=1)
-    if is_replaced(leaf) and not isinstance(leaf.mechanism.privacy_loss(), GaussianLoss | LaplaceLoss):
+    if is_replaced(leaf) and not isinstance(leaf.mechanism.privacy_loss(), GaussianLoss | LaplaceLoss | IntegerLoss):
         return None
     loss, known = leaf.mechanism.privacy_loss(), distances(leaf)
     apart, alone = (loss.distance, loss.distance) if known is None else known

@@ -10,11 +10,13 @@ from typing import final
 
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.profile import Bound, DeltaBound, PrivacyProfile, check_delta, check_epsilon
+from zetadp.accountants.shared_sample import GaussianWithLaplace, contribution
 from zetadp.mechanisms import Gaussian, Laplace
 from zetadp.mechanisms.base import Adjacency, Mechanism, Sensitivity, Step
+from zetadp.mechanisms.declared.integers import IntegerNoise
 from zetadp.mechanisms.errors import NumericalFloor, UnsupportedEvent
 from zetadp.mechanisms.local import LocalRelease
-from zetadp.mechanisms.loss import GaussianLoss, LaplaceLoss
+from zetadp.mechanisms.loss import GaussianLoss, JointLoss, LaplaceLoss
 from zetadp.mechanisms.numerics import logspace
 
 _SLACK = 1e-14
@@ -33,20 +35,26 @@ def distances(leaf: Leaf) -> tuple[float, float] | None:
     """(how far two units' values are apart, how far one is from nothing, infinite if not stated), in scales of their noise, if known."""
     mechanism = leaf.mechanism
     loss = mechanism.privacy_loss()
+    if isinstance(mechanism, IntegerNoise | GaussianWithLaplace):
+        alone = contribution(mechanism, "l2")
+        return loss.distance, math.inf if alone is None else alone
     if not (isinstance(mechanism, Mechanism) and isinstance(loss, GaussianLoss | LaplaceLoss)) or isinstance(mechanism, LocalRelease):
         return None
-    given = mechanism.sensitivity
-    stated = given.l2_contribution if isinstance(loss, GaussianLoss) else given.l1_contribution
-    alone = None if stated is None else mechanism.alone()
-    return loss.distance, math.inf if alone is None else alone.privacy_loss().distance
+    alone = contribution(mechanism, "l2" if isinstance(loss, GaussianLoss) else "l1")
+    return loss.distance, math.inf if alone is None else alone
 
 
 def at_nothing(leaf: Leaf, distance: float) -> Leaf:
     """The leaf for neighbours of which one has nothing in the unit's place, and the other one's value is this far from it."""
-    unit = leaf.mechanism.neighbours[1]
-    if isinstance(leaf.mechanism.privacy_loss(), GaussianLoss):
-        return replace(leaf, mechanism=Gaussian(std=1.0, sensitivity=Sensitivity(l2=distance, adjacency=Adjacency.ZERO_OUT, unit=unit)))
-    return replace(leaf, mechanism=Laplace(scale=1.0, sensitivity=Sensitivity(l1=distance, adjacency=Adjacency.ZERO_OUT, unit=unit)))
+    loss, unit = leaf.mechanism.privacy_loss(), leaf.mechanism.neighbours[1]
+    if isinstance(leaf.mechanism, IntegerNoise):
+        return replace(leaf, mechanism=leaf.mechanism.at_nothing(round(distance * leaf.mechanism.law.scale)))
+    gaussian = Gaussian(std=1.0, sensitivity=Sensitivity(l2=distance, adjacency=Adjacency.ZERO_OUT, unit=unit))
+    far = distance * (loss.epsilon / loss.mu) * (1.0 + 1e-15) if isinstance(loss, JointLoss) else distance
+    laplace = Laplace(scale=1.0, sensitivity=Sensitivity(l1=far, adjacency=Adjacency.ZERO_OUT, unit=unit))
+    if isinstance(loss, JointLoss):
+        return replace(leaf, mechanism=GaussianWithLaplace(gaussian, laplace))
+    return replace(leaf, mechanism=gaussian if isinstance(loss, GaussianLoss) else laplace)
 
 
 def whole_parts(parts: Mapping[Leaf, int]) -> Mapping[Leaf, int]:

@@ -21,7 +21,7 @@ from zetadp.accountants.arithmetic import UNIT
 from zetadp.accountants.densities import gaussian, quadrature
 from zetadp.accountants.densities.base import TINY, Calls, Density, Floats, LossLaw, RatioNodes
 from zetadp.accountants.densities.mixtures import SMALLEST_WEIGHT, Mixture
-from zetadp.mechanisms.loss import GaussianLoss, LaplaceLoss, PrivacyLoss
+from zetadp.mechanisms.loss import JointLoss, PrivacyLoss
 
 _GAUSSIAN = gaussian.DENSITY
 _FEWEST, _MOST = 6, 48
@@ -32,26 +32,6 @@ _CELLS_EACH = 2.0
 """Cells for each scale of the Laplace noise that a move by one of the Gaussian noise goes with, at least, up to the most."""
 _FOR_ESTIMATES = 6
 _FOR_MOMENTS = 24
-
-
-@final
-@dataclass(frozen=True)
-class JointLoss(PrivacyLoss):
-    """N(0, 1) against N(mu, 1), and Lap(0, 1) against Lap(epsilon, 1), independent of each other."""
-
-    mu: float
-    epsilon: float
-
-    def log_delta(self, epsilon: float) -> float:
-        found = JointDensity(self.epsilon / self.mu).calls(Mixture((1.0,), (self.mu,)), Mixture((1.0,), (0.0,)), np.array([epsilon]))
-        return math.log(found.upper[0])
-
-    def renyi(self, order: float) -> float:
-        return GaussianLoss(self.mu).renyi(order) + LaplaceLoss(self.epsilon).renyi(order)
-
-    @property
-    def distance(self) -> float:
-        return self.mu
 
 
 @final

@@ -7,14 +7,13 @@ import math
 from zetadp.accountants.allocation.density import Allocated
 from zetadp.accountants.allocation.groups import LARGEST_ALLOCATED_GROUP, squared_moves
 from zetadp.accountants.densities import Density
-from zetadp.accountants.densities.joint import JointLoss
 from zetadp.accountants.densities.mixtures import Mixture, moved_up
 from zetadp.accountants.dominating.shapes import NULL, at
 from zetadp.accountants.leaf import Leaf
 from zetadp.accountants.pairs import Pair
 from zetadp.accountants.shared_sample import GaussianWithLaplace
 from zetadp.mechanisms.base import Adjacency
-from zetadp.mechanisms.loss import GaussianLoss, IntegerLoss, LaplaceLoss, ResponseLoss
+from zetadp.mechanisms.loss import GaussianLoss, IntegerLoss, JointLoss, LaplaceLoss, ResponseLoss
 
 
 def allocated(family: Density, leaf: Leaf, move: float) -> Pair | str:

@@ -6,7 +6,6 @@ import math
 from functools import lru_cache
 
 from zetadp.accountants.densities import DENSITIES, Density, density_of
-from zetadp.accountants.densities.joint import JointLoss
 from zetadp.accountants.densities.mixtures import SMALLEST_WEIGHT, Mixture
 from zetadp.accountants.dominating.allocated import allocated
 from zetadp.accountants.dominating.fixed_size import fixed_size, fixed_size_group
@@ -22,7 +21,16 @@ from zetadp.mechanisms.declared.correlated import CorrelatedNoise
 from zetadp.mechanisms.declared.integers import IntegerNoise
 from zetadp.mechanisms.errors import UnsupportedEvent
 from zetadp.mechanisms.local import LocalRelease
-from zetadp.mechanisms.loss import ConcentratedLoss, FailingLoss, GaussianLoss, IntegerLoss, LaplaceLoss, PrivacyLoss, ResponseLoss
+from zetadp.mechanisms.loss import (
+    ConcentratedLoss,
+    FailingLoss,
+    GaussianLoss,
+    IntegerLoss,
+    JointLoss,
+    LaplaceLoss,
+    PrivacyLoss,
+    ResponseLoss,
+)
 
 LARGEST_INTEGER_GROUP = 20
 """The table of a group's mixture on whole numbers has as many sums as the group has members."""

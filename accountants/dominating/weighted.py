@@ -8,12 +8,12 @@ from fractions import Fraction
 from functools import lru_cache
 
 from zetadp.accountants.densities import Density
-from zetadp.accountants.dominating.poisson import LARGEST_SAMPLED_GROUP, contribution, needed
+from zetadp.accountants.dominating.poisson import LARGEST_SAMPLED_GROUP
 from zetadp.accountants.dominating.shapes import moved_both_ways, moved_one_way
 from zetadp.accountants.leaf import Leaf, Weighting
 from zetadp.accountants.pairs import Pair
-from zetadp.accountants.shared_sample import GaussianWithLaplace
-from zetadp.mechanisms.base import Adjacency, Mechanism
+from zetadp.accountants.shared_sample import Contributing, contribution, needed
+from zetadp.mechanisms.base import Adjacency
 from zetadp.mechanisms.numerics.rounding import rounded_up
 
 MOST_SUMS = 200
@@ -28,11 +28,11 @@ def weighted(family: Density, leaf: Leaf, move: float) -> Pair | str:
     if leaf.group > LARGEST_SAMPLED_GROUP:
         return f"randomly weighted groups of more than {LARGEST_SAMPLED_GROUP} units have too large a mixture"
     assert leaf.weighting is not None  # of this scheme
-    assert isinstance(leaf.mechanism, Mechanism | GaussianWithLaplace)  # checked by the event
+    assert isinstance(leaf.mechanism, Contributing)  # checked by the event
     if leaf.mechanism.neighbours[0] is not Adjacency.REPLACE_ONE:
         weights, distances = _distances(leaf.weighting, leaf.group, move)
         return moved_one_way(family, weights, distances)
-    if (c := contribution(leaf.mechanism, family)) is None:
+    if (c := contribution(leaf.mechanism, family.norm)) is None:
         return (
             f"random shares under replace_one need {needed(leaf.mechanism, family.norm)}, a bound on what one unit alone adds to the "
             f"query: {family.norm} bounds only the difference of two units"

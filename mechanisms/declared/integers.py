@@ -50,6 +50,12 @@ class IntegerNoise(Declared):
             raise InvalidParameter("contribution", f"absent under {self.adjacency.value} (moves already covers it)", self.contribution)
         return self
 
+    @final
+    def at_nothing(self, moves: int) -> Self:
+        """The same noise for neighbours of which one has nothing in the unit's place, and the other one's value is this far from it."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self).model_validate(fields | {"moves": moves, "contribution": None, "adjacency": Adjacency.ZERO_OUT})
+
     @property
     @abstractmethod
     def law(self) -> IntegerLaw:
