@@ -52,7 +52,7 @@ class Attained(NamedTuple):
     """
 
     steps: int
-    mechanism: AnyAccounted | None
+    mechanism: Combined | None
     drawn: Draw
 
 

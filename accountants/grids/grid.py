@@ -30,6 +30,9 @@ _LEAN = 4.0 * UNIT
 """Relative, by which the join of puts and calls is rounded to the safe side."""
 
 _FAST_SWEEPS, _MOST_SWEEPS = 8, 40
+_TURNED = 1e-4
+"""Share of the last put from which puts are compared with calls."""
+
 _FEW = 100
 """So few nodes that bend the wrong way are mended one by one: else each sweep over all of them would remove one more."""
 
@@ -155,13 +158,12 @@ class Lattice:
         left = self._vertices(before, curve, near)
         if len(before) == 0:
             return self._vertices(after, curve, near)
-        # Calls go on from the last put, as a call.
-        joined, last = curve.copy(), int(before[-1])
-        turned = float(curve[last]) - math.expm1(float(self._nodes[last])) - dropped
-        # As low as the masses take it: else nodes of a straight stretch, as that of rare samples is, would go one at a time.
-        blur = 2.0 * float(np.max(self._blur(self._nodes[[last, int(after[0])]])))
-        joined[last] = turned * (1.0 - _LEAN) - blur
-        return np.concatenate((left, self._vertices(np.append(last, after), joined, near)[1:]))
+        # Calls go on from the last puts, as calls: where calls are less well known than puts, many puts are above their chords.
+        joined, turned = curve.copy(), left[int(np.argmax(curve[left] >= _TURNED * curve[left[-1]])) :]
+        # As low as the masses take them: else nodes of a straight stretch, as that of rare samples is, would go one at a time.
+        blur = 2.0 * float(np.max(self._blur(self._nodes[[int(turned[-1]), int(after[0])]])))
+        joined[turned] = (curve[turned] - np.expm1(self._nodes[turned]) - dropped) * (1.0 - _LEAN) - blur
+        return np.concatenate((left[: -len(turned)], self._vertices(np.append(turned, after), joined, near)))
 
     def _vertices(self, kept: Indices, curve: Floats, near: Indices | None) -> Indices:
         """The vertices of the convex minorant: all of it, or mended around nodes that were removed."""
