@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.func import vmap
+from torch.func import grad, vmap
 
+from tests.trainer.made_up import built, facts_of
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.layers import (
     AdaptiveAveragePool,
@@ -20,6 +21,10 @@ from zetadp.trainer.layers import (
     max_pool,
     to_planes,
 )
+from zetadp.trainer.layers.pooling import RectifiedMeans
+from zetadp.trainer.specs.models.layer_spec import Activation, Convolution, Flatten, Linear
+from zetadp.trainer.specs.models.layer_spec import AveragePool as AveragePoolSpec
+from zetadp.trainer.specs.models.model_spec import Sequential
 
 POOLS: dict[str, nn.Module] = {
     "average": AveragePool(2, 2),
@@ -110,6 +115,39 @@ def test_a_records_pooling_does_not_depend_on_the_others(name: str) -> None:
     alone = torch.cat([POOLS[name](record[None]) for record in x])
     assert torch.equal(POOLS[name](x), alone)
     assert torch.equal(vmap(lambda record: POOLS[name](record[None])[0])(x), alone)
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=["contiguous", "channels_last"])
+@pytest.mark.parametrize(("kernel", "stride"), [(2, 2), (3, 1), (3, 2)])
+def test_rectified_means_and_their_slopes_have_the_bits_of_relu_and_then_means(
+    kernel: int, stride: int, layout: torch.memory_format
+) -> None:
+    images = torch.randn(3, 4, 7, 6, generator=torch.Generator().manual_seed(3)).contiguous(memory_format=layout).requires_grad_()
+    joined, apart = RectifiedMeans(kernel, stride)(images), nn.functional.avg_pool2d(torch.relu(images), kernel, stride)
+    slopes = torch.randn(joined.shape, generator=torch.Generator().manual_seed(5))
+    (found,), (expected,) = torch.autograd.grad(joined, images, slopes), torch.autograd.grad(apart, images, slopes)
+    assert torch.equal(joined, apart)
+    assert torch.equal(found, expected)
+    assert found.stride() == expected.stride()
+
+
+def test_rectified_means_have_derivatives_of_any_order_and_of_each_record() -> None:
+    images = to_planes(_image(2, 2, 5, 4)).requires_grad_()
+    assert torch.autograd.gradcheck(RectifiedMeans(2, 2), (images,))
+    assert torch.autograd.gradgradcheck(RectifiedMeans(2, 2), (images,))
+    each = vmap(grad(lambda record: RectifiedMeans(2, 2)(record[None]).square().sum()))(images.detach())
+    (whole,) = torch.autograd.grad(RectifiedMeans(2, 2)(images).square().sum(), images)
+    assert torch.equal(each, whole)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "name", "joined"), [("real", "relu", 1), ("complex", "crelu", 1), ("real", "tanh", 0), ("complex", "zrelu", 0)]
+)
+def test_a_network_takes_means_right_behind_a_relu_in_one_module(numbers: str, name: str, joined: int) -> None:
+    head = "magnitude" if numbers == "complex" else "none"
+    layers = (Convolution(outputs=2, kernel=3), Activation(name=name), AveragePoolSpec(kernel=2, stride=2), Flatten(), Linear(outputs=3))
+    network = built(Sequential(numbers=numbers, layers=layers, head=head), facts_of((1, 8, 8), 3, is_complex=numbers == "complex"))
+    assert sum(isinstance(module, RectifiedMeans) for module in network.modules()) == joined
 
 
 def test_pooling_a_flat_record_is_refused() -> None:

@@ -6,7 +6,7 @@ its position comes from the magnitudes alone, so that both planes are read at th
 
 from __future__ import annotations
 
-from typing import TypeAlias, final
+from typing import Any, TypeAlias, cast, final
 
 import torch
 from torch import Tensor, nn
@@ -100,6 +100,50 @@ class AveragePool(nn.Module):
 
     def forward(self, planes: Tensor) -> Tensor:
         return average_pool(planes, self._kernel, self._stride)
+
+
+@final
+class RectifiedMeans(nn.Module):
+    """``relu`` and then ``average_pool`` of images: real ones, or planes, whose ``crelu`` it is. Bits are those of the two in a row.
+
+    The image's slopes are written over the rectified image's: one tensor less of a step's largest ones.
+    """
+
+    def __init__(self, kernel: int, stride: int) -> None:
+        super().__init__()
+        self._kernel, self._stride = kernel, stride
+
+    def forward(self, images: Tensor) -> Tensor:
+        return cast("tuple[Tensor, Tensor]", _RectifiedMeans.apply(images, self._kernel, self._stride))[0]  # type: ignore[no-untyped-call]
+
+
+@final
+class _RectifiedMeans(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(images: Tensor, kernel: int, stride: int) -> tuple[Tensor, Tensor]:
+        rectified = torch.relu(images)
+        return functional.avg_pool2d(rectified, kernel, stride), rectified
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, int, int], output: tuple[Tensor, Tensor]) -> None:
+        ctx.sizes = inputs[1:]
+        ctx.mark_non_differentiable(output[1])
+        ctx.set_materialize_grads(False)  # or zeros as large as the image would be made
+        ctx.save_for_backward(output[1])
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor | None) -> tuple[Tensor | None, None, None]:
+        (rectified,), (kernel, stride), of_means = ctx.saved_tensors, ctx.sizes, slopes[0]
+        if of_means is None:
+            return None, None, None
+        aten = torch.ops.aten
+        of_rectified = aten.avg_pool2d_backward(of_means, rectified, [kernel], [stride], [0], False, True, None)
+        if torch.is_grad_enabled():
+            # torch.func always asks; an ordinary backward pass doesn't.
+            return aten.threshold_backward(of_rectified, rectified, 0.0), None, None
+        return aten.threshold_backward.grad_input(of_rectified, rectified, 0.0, grad_input=of_rectified), None, None
 
 
 @final

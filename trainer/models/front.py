@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from zetadp.trainer.layers.activations import Elementwise
 from zetadp.trainer.layers.filter_bank import GaborModulus
 from zetadp.trainer.layers.planes import FromPlanes, ToPlanes
+from zetadp.trainer.layers.pooling import RectifiedMeans
 from zetadp.trainer.layers.scattering import Scattering
 from zetadp.trainer.models.complex_layers import Applied, UnitaryFourier
 from zetadp.trainer.models.sequential import ZeroImaginary
@@ -25,6 +26,8 @@ FIXED = (
     nn.Unflatten,
     Elementwise,
     Applied,
+    RectifiedMeans,
+    nn.Identity,
     nn.AvgPool1d,
     nn.AvgPool2d,
     nn.MaxPool1d,

@@ -19,6 +19,7 @@ from zetadp.trainer.layers.blocks.channel_affine import ChannelAffine as Channel
 from zetadp.trainer.layers.blocks.residual import ResidualBlock
 from zetadp.trainer.layers.filter_bank import GaborModulus
 from zetadp.trainer.layers.planes import FromPlanes, ToPlanes
+from zetadp.trainer.layers.pooling import RectifiedMeans
 from zetadp.trainer.layers.scattering import Scattering as ScatteringModule
 from zetadp.trainer.models import complex_layers, real_layers
 from zetadp.trainer.models.scaling import scale_to_unit_outputs
@@ -143,8 +144,20 @@ def _fill_row(row: _Row, layers: Sequence[LayerSpec], stages: Sequence[LayerShap
             row.convert(name, "planes")
         if isinstance(layer, Block):
             _add_block(row, name, layer, stage, stream)
+        elif isinstance(layer, AveragePool) and (rectifier := _rectifier(row, layers[:place], stage)) is not None:
+            row.modules[rectifier] = nn.Identity()
+            row.add(name, RectifiedMeans(layer.kernel, layer.stride))
         else:
             row.add(name, _module(layer, stage, row.numbers, stream))
+
+
+def _rectifier(row: _Row, before: Sequence[LayerSpec], stage: LayerShapes) -> str | None:
+    """The name of the relu that a row of images ends with, of real numbers or planes: averages right behind it do its work too."""
+    last = before[-1] if before else None
+    if not isinstance(last, Activation) or last.name != ("relu" if row.numbers == "real" else "crelu") or len(stage.inputs) != 3:
+        return None
+    name = module_name(len(before) - 1, last)
+    return name if next(reversed(row.modules)) == name else None
 
 
 def _fill(network: nn.Sequential, arrays: dict[str, NDArray[np.float32]]) -> None:
