@@ -2,6 +2,8 @@ r"""Pooling and dropout: a complex number is chosen, kept or dropped as one."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -143,7 +145,7 @@ def test_rectified_means_have_derivatives_of_any_order_and_of_each_record() -> N
 @pytest.mark.parametrize(
     ("numbers", "name", "joined"), [("real", "relu", 1), ("complex", "crelu", 1), ("real", "tanh", 0), ("complex", "zrelu", 0)]
 )
-def test_a_network_takes_means_right_behind_a_relu_in_one_module(numbers: str, name: str, joined: int) -> None:
+def test_a_network_takes_means_right_behind_a_relu_in_one_module(numbers: Any, name: Any, joined: int) -> None:
     head = "magnitude" if numbers == "complex" else "none"
     layers = (Convolution(outputs=2, kernel=3), Activation(name=name), AveragePoolSpec(kernel=2, stride=2), Flatten(), Linear(outputs=3))
     network = built(Sequential(numbers=numbers, layers=layers, head=head), facts_of((1, 8, 8), 3, is_complex=numbers == "complex"))

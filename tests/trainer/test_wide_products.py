@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-
 import pytest
 import torch
 from torch import Tensor, nn
 
 from zetadp.trainer.engine.gradients.tape import Tape
 from zetadp.trainer.layers import products
-from zetadp.trainer.layers.rules.base import Use
-
-linear_rules = importlib.import_module("zetadp.trainer.layers.rules.linear")
-"""The package gives its name to a function too."""
 
 wide = pytest.mark.skipif(products._LINEAR is None, reason="oneDNN isn't in torch here, or the processor has no AVX-512")
 both_kinds = pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
@@ -60,24 +54,6 @@ def test_outputs_and_slopes_are_those_of_a_linear_layer(dtype: torch.dtype, bias
     (exact_slopes,) = torch.autograd.grad((exact - exact_target).abs().square().sum(), exact_values)
     torch.testing.assert_close(*doubled(found.detach()), exact.detach(), rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(*doubled(slopes), exact_slopes, rtol=1e-5, atol=1e-3)
-
-
-@wide
-@both_kinds
-@pytest.mark.parametrize("sample", [64, 700])
-@pytest.mark.parametrize("pieces", [1, 3])
-def test_weighted_sums_are_those_of_outer_products(dtype: torch.dtype, sample: int, pieces: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At 700 units a step, fewer than 64 complex ones are added at once; and some outputs are held at once."""
-    if pieces > 1:
-        monkeypatch.setattr(linear_rules, "PRODUCT_NUMBERS", 0)
-    layer = nn.Linear(29, 40, dtype=dtype)
-    values, gradients, factors = torch.randn(64, 29, dtype=dtype), torch.randn(64, 40, dtype=dtype), torch.rand(64)
-    shapes = taken(monkeypatch)
-    found = linear_rules.linear(layer, [Use(values, gradients)], 64).weighted_sum(factors, sample)
-    assert len(shapes) == pieces * (3 if sample == 700 and dtype.is_complex else 1)
-    a, g = doubled(values, gradients)
-    torch.testing.assert_close(*doubled(found["weight"]), (g * factors.double()[:, None]).t() @ a.conj(), rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(*doubled(found["bias"]), (g * factors.double()[:, None]).sum(dim=0), rtol=1e-5, atol=1e-5)
 
 
 @wide

@@ -6,13 +6,12 @@
 
 #if defined(__GNUC__) && defined(__x86_64__) && defined(__linux__)
 #include <immintrin.h>
-#include <pthread.h>
 #include <stdlib.h>
+#include "_shares.h"
 
 /* Floats of slopes that tiles go over again and again, in the nearest cache. Of planes, which are turned first, in longer stretches. */
 #define NEAR 4096
 #define NEAR_TURNED 16384
-#define MOST_THREADS 64
 
 /* How tiles go over a chunk: rows and columns of positions, steps in the image between them; the numbers of a position (outputs); and
    what a position's kernel sees: stretches of memory of ``run`` numbers, from ``starts`` on. */
@@ -143,15 +142,10 @@ static void *of_share(void *given) {
 /* Whether there was memory for it. */
 static int of_all(const Task *task, Py_ssize_t units, int threads) {
     Share shares[MOST_THREADS];
-    pthread_t others[MOST_THREADS];
-    int started[MOST_THREADS] = {0}, failed = 0;
-    threads = threads < 1 ? 1 : threads > MOST_THREADS ? MOST_THREADS : threads;
+    int failed = 0;
+    threads = some_threads(threads);
     for (int i = 0; i < threads; i++) shares[i] = (Share){task, units * i / threads, units * (i + 1) / threads, 0};
-    for (int i = 1; i < threads; i++) started[i] = pthread_create(&others[i], NULL, of_share, &shares[i]) == 0;
-    for (int i = 0; i < threads; i++)
-        if (!started[i]) of_share(&shares[i]);
-    for (int i = 1; i < threads; i++)
-        if (started[i]) pthread_join(others[i], NULL);
+    in_threads(of_share, (char *)shares, sizeof(Share), threads);
     for (int i = 0; i < threads; i++) failed |= shares[i].failed;
     return !failed;
 }

@@ -7,14 +7,15 @@ or from the gradients themselves, whichever takes fewer multiplications. The cli
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import final
 
 import torch
 from torch import Tensor, nn
 
 from zetadp.trainer.layers.flat_parameters import as_real
-from zetadp.trainer.layers.products import doubles_are_fast, is_fast, planes, product, turned
+from zetadp.trainer.layers.products import doubles_are_fast
+from zetadp.trainer.layers.rules import outer
 from zetadp.trainer.layers.rules.base import (
     COMPLEX,
     REAL,
@@ -35,9 +36,6 @@ from zetadp.trainer.layers.rules.base import (
 
 EXPLICIT_NUMBERS = 2**22
 """How many numbers of explicit gradients are held at once."""
-
-PRODUCT_NUMBERS, ROWS = 2**16, 16
-"""How many numbers of a product, real or complex, are held beside the sum, in a multiple of so many rows."""
 
 
 def linear(module: nn.Module, uses: Sequence[Use], units: int) -> LayerGradients:
@@ -72,6 +70,12 @@ class _WeightedSum(WritableGradients):
         a, g, weight, units = self._a, self._g, into["weight"], self._a.shape[0]
         at_once = added_at_once(units, sample, COMPLEX if a.is_complex() else REAL) if a.dim() == 2 else 0
         bias = into["bias"] if self._has_bias else None
+        if at_once and outer.is_taken(g, a):
+            of_slopes: list[Tensor] = []
+            _write(weight, a.dtype, lambda total: of_slopes.append(outer.write_weighted_sum(g, factors, a, total, at_once)))
+            if bias is not None:
+                bias.copy_(of_slopes[0])
+            return
         if at_once == units:
             weighted = scaled_rows(g, factors)
             _write(weight, a.dtype, lambda total: _write_product(weighted, a, total))
@@ -111,9 +115,6 @@ def _write_exact(g: Tensor, factors: Tensor, a: Tensor, into: Tensor, parts: Seq
 def _write_products(g: Tensor, factors: Tensor, a: Tensor, into: Tensor, at_once: int) -> None:
     """The sum of products of ``at_once`` units each, which are weighted where they are multiplied: not all of them are held at once."""
     parts = [slice(first, first + at_once) for first in range(0, len(a), at_once)]
-    if _is_fast(g, a, at_once):
-        _write_fast(((scaled_rows(g[own], factors[own]), a[own]) for own in parts), into)
-        return
     part = torch.empty_like(into)
     # As real numbers: adding complex ones multiplies them by 1 first.
     sums, added_to = as_real(part), as_real(into)
@@ -127,32 +128,10 @@ def _write_products(g: Tensor, factors: Tensor, a: Tensor, into: Tensor, at_once
 
 def _write_product(weighted: Tensor, a: Tensor, into: Tensor) -> None:
     """g^T conj(a)."""
-    if _is_fast(weighted, a, len(a)):
-        _write_fast([(weighted, a)], into)
-    elif a.shape[0] <= into.shape[0] or not a.is_complex():
+    if a.shape[0] <= into.shape[0] or not a.is_complex():
         torch.mm(weighted.t(), a.conj(), out=into)  # copies the conjugate of a
     else:
         torch.mm(weighted.mH, a, out=into).conj_physical_()
-
-
-def _is_fast(g: Tensor, a: Tensor, at_once: int) -> bool:
-    return is_fast((4 if a.is_complex() else 1) * g.shape[1], a.shape[1], at_once, g, a)
-
-
-def _write_fast(parts: Iterable[tuple[Tensor, Tensor]], into: Tensor) -> None:
-    """The sum of g^T conj(a), one part after the other, by real products: g conj(a) = g_r conj(a) + g_i (i conj(a)).
-
-    Some outputs at a time: a product is a tensor of its own, which all outputs' would be as large as the sum.
-    """
-    total = as_real(into).view(len(into), -1)
-    outputs = max(ROWS, PRODUCT_NUMBERS // into.shape[1] // ROWS * ROWS)
-    for i, (g, a) in enumerate(parts):
-        left, right = (planes(g), turned(a)) if a.is_complex() else (g, a)
-        for own, rows in zip(total.split(outputs), left.t().split(outputs), strict=True):
-            if i:
-                own.add_(product(rows, right))
-            else:
-                own.copy_(product(rows, right))
 
 
 @final
