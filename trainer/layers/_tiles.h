@@ -7,6 +7,7 @@
 #define WITH(name, suffix) JOINED(name, suffix)
 #define NAME(name) WITH(name, SUFFIX)
 #define MOST_ALONE 12
+#define SUMMED 4
 
 static inline __attribute__((always_inline, target(TARGET))) void NAME(tile)(
         const int many, const int vectors, const float *image, const Walk *walk, const float *slope, float *total, const int is_first) {
@@ -52,15 +53,28 @@ __attribute__((target(TARGET))) static void NAME(alone)(
 }
 #undef CASE
 
+/* Adds a chunk's slopes to ``sums``, of SUMMED registers or what is left of them: one sum waits for itself, several in turn don't. */
+__attribute__((target(TARGET))) static void NAME(summed)(
+        const float *slope, const Walk *walk, Py_ssize_t left, float *sums, int is_first) {
+    const int some = (int)(left < SUMMED * NUMBERS ? left / NUMBERS : SUMMED);
+    VECTOR sum[SUMMED];
+    for (int v = 0; v < some; v++) sum[v] = is_first ? ZERO() : LOAD(sums + v * NUMBERS);
+    for (Py_ssize_t i = 0; i < walk->rows * walk->columns; i++, slope += walk->outputs) {
+        if (some == SUMMED) {
+#pragma GCC unroll 8
+            for (int v = 0; v < SUMMED; v++) sum[v] = ADDED(sum[v], LOAD(slope + v * NUMBERS));
+        } else
+            for (int v = 0; v < some; v++) sum[v] = ADDED(sum[v], LOAD(slope + v * NUMBERS));
+    }
+    for (int v = 0; v < some; v++) STORE(sums + v * NUMBERS, sum[v]);
+}
+
 /* Adds a chunk's products to ``total``, (stretches, run, outputs), and its slopes to ``sums``, (outputs,). */
 __attribute__((target(TARGET))) static void NAME(chunk)(
         const float *image, const Walk *walk, const float *slope, float *total, float *sums, int is_first) {
     const Py_ssize_t outputs = walk->outputs, run = walk->run;
-    for (Py_ssize_t first = 0; first < outputs; first += NUMBERS) {
-        VECTOR sum = is_first ? ZERO() : LOAD(sums + first);
-        for (Py_ssize_t i = 0; i < walk->rows * walk->columns; i++) sum = ADDED(sum, LOAD(slope + i * outputs + first));
-        STORE(sums + first, sum);
-    }
+    for (Py_ssize_t first = 0; first < outputs; first += SUMMED * NUMBERS)
+        NAME(summed)(slope + first, walk, outputs - first, sums + first, is_first);
     for (Py_ssize_t first = 0; first < outputs;) {
         const int is_pair = first + 2 * NUMBERS <= outputs;
         const Py_ssize_t most = is_pair ? MOST : MOST_ALONE, tiles = (run + most - 1) / most;
@@ -78,6 +92,7 @@ __attribute__((target(TARGET))) static void NAME(chunk)(
 #undef WITH
 #undef NAME
 #undef MOST_ALONE
+#undef SUMMED
 #undef SUFFIX
 #undef TARGET
 #undef NUMBERS
