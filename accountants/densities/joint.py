@@ -48,7 +48,7 @@ class JointDensity(Density):
     norm = "l2"
     is_discrete = False
     has_atoms = False
-    width = 1e-4
+    width = 3e-4
     slope: float
 
     def of(self, loss: PrivacyLoss) -> Density:
