@@ -114,7 +114,7 @@ def combined(kind: str, releases: Iterable[tuple[AnyAccounted, int]]) -> tuple[C
     if total > MOST_RELEASES:
         raise InvalidParameter(f"{kind}.event", f"at most {MOST_RELEASES:.0e} releases of one sample", f"{total:.3e}")
     noises = [(one, count) for one, count in parts.items() if isinstance(one, Mechanism) and not isinstance(one, LocalRelease)]
-    kinds = [[part for part in noises if isinstance(part[0].privacy_loss(), loss)] for loss in (GaussianLoss, LaplaceLoss)]
+    kinds = [[part for part in noises if type(part[0].privacy_loss()) is loss] for loss in (GaussianLoss, LaplaceLoss)]
     if sum(map(len, kinds)) < len(parts):
         names = " and ".join(dict.fromkeys(one.kind for one in parts))
         raise InvalidParameter(f"{kind}.event", "a single release, or several of Gaussian or Laplace noise", names)
