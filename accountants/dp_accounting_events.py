@@ -314,19 +314,16 @@ def _sampled_once(event: Sampled, found: Leaf, group: int) -> library.DpEvent:
         raise _no_twin(f"a sample of {found.mechanism.kind} ({reason})")
     if isinstance(event, RandomlyAllocated | Shuffled):
         raise _no_twin("a random allocation" if isinstance(event, RandomlyAllocated) else "shuffled batches")
+    if group > 1 and isinstance(event, FixedSizeSampled | TruncatedPoissonSampled):
+        raise _no_twin(f"a group with {'a sample of a fixed' if isinstance(event, FixedSizeSampled) else 'samples of a largest'} size")
     if isinstance(event, FixedSizeSampled):
-        if group > 1:
-            raise _no_twin("a group with a sample of a fixed size")
         return library.SampledWithoutReplacementDpEvent(event.population_size, event.sample_size, _noise(Leaf(1.0, found.mechanism)))
     if isinstance(event, TruncatedPoissonSampled):
-        if group > 1:
-            raise _no_twin("a group with samples of a largest size")
         noise = _noise(Leaf(found.probability, found.mechanism))
         if not isinstance(noise, library.GaussianDpEvent):
             raise _no_twin(f"samples of a largest size with {found.mechanism.kind} noise")
-        return library.TruncatedSubsampledGaussianDpEvent(
-            event.population_size, found.probability, event.largest_batch, noise.noise_multiplier
-        )
+        sizes = event.population_size, found.probability, event.largest_batch
+        return library.TruncatedSubsampledGaussianDpEvent(*sizes, noise.noise_multiplier)
     leaf = replace(found, group=group)
     if leaf.is_whole:
         return _noise(leaf)

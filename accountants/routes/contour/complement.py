@@ -60,7 +60,7 @@ def epsilon(pairs: Sequence[tuple[Pair, int]], log_delta: float) -> Ends:
 
 def line_for(pairs: Sequence[tuple[Pair, int]], goal: float) -> Line:
     """A line through the saddle point between -1 and 0 at which log kappa is about the goal."""
-    factors, squares = [], []
+    factors, squares = list[_Factor](), list[float]()
     for pair, count in pairs:
         mu = pair.family.gdp_mu(pair.distance) if pair.is_whole else None
         if mu is None:
