@@ -139,7 +139,7 @@ ECG_CPSC = Recipe(
 
 SPEECH_COMMANDS = Recipe(
     name="speech_commands",
-    title="Ten spoken words from the complex spectrogram",
+    title="Ten spoken words from the complex spectrogram: at chance with 893 recordings, without privacy too",
     paper="zeta_dp",
     reference="section 5.3, appendix A.6.3, Table 1",
     spec=ZetaDpSgd(
