@@ -36,7 +36,10 @@ LOG_DELTA_ERROR = 2e-13
 accuracy of exp, log and erfcx for granted). Measured against 60 and more digits, the largest error is a quarter of it."""
 
 NEAR_ONE_ERROR = 3e-12
-"""Of delta near 1 log delta has only this relative error, which is the smaller one above -0.066; 1e-299 where 1 - delta underflows."""
+"""Relative error of log delta for delta near 1; 1e-299 more where 1 - delta underflows."""
+
+NEAR_ONE = -0.066
+"""log delta above which ``NEAR_ONE_ERROR`` is the smaller one."""
 
 _ROUNDED_QUOTIENT_MATTERS = 16.0
 _CERTAIN = -40.0
@@ -52,7 +55,7 @@ def log_delta_error(log_delta: float) -> float:
     """Bound on the absolute error of a ``gdp_log_delta`` with the result ``log_delta``; this is the relative error of delta itself."""
     if log_delta == -math.inf:
         return 0.0
-    return min(LOG_DELTA_ERROR, NEAR_ONE_ERROR * abs(log_delta) + 1e-299) + 2e-15 * abs(log_delta)
+    return (LOG_DELTA_ERROR if log_delta < NEAR_ONE else NEAR_ONE_ERROR * abs(log_delta) + 1e-299) + 2e-15 * abs(log_delta)
 
 
 def gdp_log_delta(mu: float, epsilon: float) -> float:

@@ -17,6 +17,7 @@ from zetadp.accountants.profile import Bound, check_epsilon
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.numerics.gdp import (
     LOG_DELTA_ERROR,
+    NEAR_ONE,
     NEAR_ONE_ERROR,
     Floats,
     gdp_log_delta,
@@ -57,7 +58,7 @@ def log_delta_upper(mu: float, epsilon: float) -> float:
     """
     high = gdp_log_delta(mu * _RAISED, epsilon)
     # ``high`` plus its error, even at -infinity.
-    return min(0.0, high * _KEPT + min(LOG_DELTA_ERROR, 1e-299 - NEAR_ONE_ERROR * high))
+    return min(0.0, high * _KEPT + (LOG_DELTA_ERROR if high < NEAR_ONE else 1e-299 - NEAR_ONE_ERROR * high))
 
 
 def log_deltas_upper(mu: ArrayLike, epsilon: ArrayLike) -> Floats:
