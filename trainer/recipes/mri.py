@@ -169,10 +169,14 @@ MRI_SEQUENCES = _sequences(
 )
 MRI_SEQUENCES_FEDERATED = _sequences(
     "mri_sequences_federated",
-    "MRI pulse sequences in k-space, at 11 nodes",
+    "MRI pulse sequences in k-space, at 11 nodes: of new patients right as often as a guess",
     _federated(_SLICES, 3, "slice", None),
     _SLICES_DECLARED,
-    (*_SLICES_DIFFERENCES, "slices are distributed to the nodes one by one, so one patient's slices are at several nodes"),
+    (
+        *_SLICES_DIFFERENCES,
+        "slices are distributed to the nodes one by one, so one patient's slices are at several nodes",
+        "in the one run it named one sequence for every held-out slice (accuracy .333 of three, ROC-AUC .54)",
+    ),
 )
 
 _DECATHLON = MriSequences(folder="Task01_BrainTumour", source="decathlon", split_seed=0, test_fraction=0.2)
