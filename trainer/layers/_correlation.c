@@ -20,31 +20,8 @@ typedef struct {
     const Py_ssize_t *starts;
 } Walk;
 
-#define SUFFIX _of_eight
-#define TARGET "avx2,fma"
-#define NUMBERS 8
-#define MOST 6
-#define VECTOR __m256
-#define ZERO _mm256_setzero_ps
-#define LOAD _mm256_loadu_ps
-#define STORE _mm256_storeu_ps
-#define EACH(x) _mm256_broadcast_ss(&(x))
-#define FUSED _mm256_fmadd_ps
-#define ADDED _mm256_add_ps
-#include "_tiles.h"
-
-#define SUFFIX _of_sixteen
-#define TARGET "avx512f"
-#define NUMBERS 16
-#define MOST 12
-#define VECTOR __m512
-#define ZERO _mm512_setzero_ps
-#define LOAD _mm512_loadu_ps
-#define STORE _mm512_storeu_ps
-#define EACH(x) _mm512_set1_ps(x)
-#define FUSED _mm512_fmadd_ps
-#define ADDED _mm512_add_ps
-#include "_tiles.h"
+#define LOOPS "_tiles.h"
+#include "_widths.h"
 
 typedef struct {
     const float *images, *slopes;

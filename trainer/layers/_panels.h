@@ -1,5 +1,4 @@
-/* The sums of one share, for registers of NUMBERS float32 numbers. Included once for each width, with SUFFIX, TARGET, NUMBERS, MOST (rows of
-   a tile whose sums stay in registers, two registers each) and the operations on VECTOR.
+/* The sums of one share, for registers of NUMBERS float32 numbers. Included once for each width, by _widths.h.
 
    A number is, for each part of the units, one chain of fused products and sums from the first unit to the last, and these are added in
    the parts' order: its bits depend neither on the width nor on the tile that it is in. */
@@ -123,14 +122,3 @@ __attribute__((target(TARGET))) static void NAME(panels)(
 #undef WITH
 #undef NAME
 #undef WIDTH
-#undef SUFFIX
-#undef TARGET
-#undef NUMBERS
-#undef MOST
-#undef VECTOR
-#undef ZERO
-#undef LOAD
-#undef STORE
-#undef EACH
-#undef FUSED
-#undef ADDED

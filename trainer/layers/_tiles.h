@@ -1,5 +1,4 @@
-/* The products of one chunk of rows, for registers of NUMBERS float32 numbers. Included once for each width, with SUFFIX, TARGET, NUMBERS,
-   MOST (rows of a tile whose sums stay in registers, two registers each) and the operations on VECTOR.
+/* The products of one chunk of rows, for registers of NUMBERS float32 numbers. Included once for each width, by _widths.h.
 
    Every sum is one chain over the positions, from the first to the last, each product fused with its addition: its bits depend neither on
    the width nor on the tile that it is in. */
@@ -93,14 +92,3 @@ __attribute__((target(TARGET))) static void NAME(chunk)(
 #undef NAME
 #undef MOST_ALONE
 #undef SUMMED
-#undef SUFFIX
-#undef TARGET
-#undef NUMBERS
-#undef MOST
-#undef VECTOR
-#undef ZERO
-#undef LOAD
-#undef STORE
-#undef EACH
-#undef FUSED
-#undef ADDED
