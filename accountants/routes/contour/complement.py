@@ -52,7 +52,9 @@ def epsilon(pairs: Sequence[tuple[Pair, int]], log_delta: float) -> Ends:
     Raises:
       TransformUnavailable: other pairs than Gaussian mixtures, or a line of too many points.
     """
-    goal = math.log(-math.expm1(log_delta))
+    exact = math.log(-math.expm1(log_delta))
+    # Rounded up: the upper end is where kappa is at least this.
+    goal = exact + 16.0 * UNIT * (1.0 + abs(exact))
     line = line_for(pairs, goal)
     low, high = around(line, root_near(line, -goal, line.centre), -goal)
     return low, max(high, 0.0)
