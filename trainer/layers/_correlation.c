@@ -127,17 +127,6 @@ static int of_all(const Task *task, Py_ssize_t units, int threads) {
     return !failed;
 }
 
-static int widest(void) {
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 0;
-    return __builtin_cpu_supports("avx512f") ? 16 : 8;
-}
-
-/* width(): numbers of the widest registers that there are loops for, 0 where there are none. */
-static PyObject *width(PyObject *module, PyObject *none) {
-    (void)module; (void)none;
-    return PyLong_FromLong(widest());
-}
-
 /* gradients(images, slopes, weights, sums, squares, is_planes, sizes, steps, (at_most, threads))
    images: (units, height, width, parts * channels); slopes: (units, positions, parts * outputs), or (units, parts * outputs, positions) if
    is_planes. Written: weights, (units, parts, places, channels, outputs); sums of the slopes, (units, parts * outputs); squares of each

@@ -59,17 +59,6 @@ static int of_all(const Task *task, int threads) {
     return !failed;
 }
 
-static int widest(void) {
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 0;
-    return __builtin_cpu_supports("avx512f") ? 16 : 8;
-}
-
-/* width(): numbers of the widest registers that there are loops for, 0 where there are none. */
-static PyObject *width(PyObject *module, PyObject *none) {
-    (void)module; (void)none;
-    return PyLong_FromLong(widest());
-}
-
 /* weighted_sum(slopes, factors, inputs, sums, of_slopes, (units, outputs, inputs, parts), at_once, (at_most, threads))
    slopes: (units, outputs, parts); factors: (units,); inputs: (units, inputs, parts). Written: sums, (outputs, inputs, parts), and
    of_slopes, (outputs, parts), float64; all else is float32. Products of ``at_once`` units are one chain. */

@@ -48,3 +48,14 @@
 #undef FUSED
 #undef ADDED
 #undef LOOPS
+
+static int widest(void) {
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 0;
+    return __builtin_cpu_supports("avx512f") ? 16 : 8;
+}
+
+/* width(): numbers of the widest registers that there are loops for, 0 where there are none. */
+static PyObject *width(PyObject *module, PyObject *none) {
+    (void)module; (void)none;
+    return PyLong_FromLong(widest());
+}
