@@ -86,6 +86,10 @@ def _sampling(leaf: Leaf) -> Iterator[str]:
         yield f"every {unit} is in exactly one batch of an epoch, and the number and sizes of batches are public"
     elif leaf.attained is not None and leaf.attained.drawn == "once":
         yield f"every {unit}'s bin is drawn uniformly, independently of all others, once for the whole run and in secret"
+    elif leaf.scheme == "random_allocation" and isinstance(leaf.mechanism, CorrelatedNoise):
+        # Who draws among fewer turns than these is in each of them more often than is accounted for.
+        drawn = f"every {unit} draws one of {leaf.steps} turns in every epoch"
+        yield f"{drawn}, uniformly, by itself and in secret, even if it lacks some of them"
     elif leaf.scheme == "random_allocation":
         yield f"every {unit}'s step is drawn uniformly, independently of all others, afresh in every epoch and in secret"
     elif leaf.scheme == "randomly_weighted":

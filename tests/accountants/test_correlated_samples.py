@@ -255,7 +255,7 @@ def test_turns_are_written_for_dp_accounting_as_samples_of_their_own():
 
 def test_conditions_say_how_often_is_drawn():
     each, once = (caveats_of(allocated(noise(), 3, drawn)) for drawn in ("each_epoch", "once"))
-    assert "every record's step is drawn uniformly, independently of all others, afresh in every epoch and in secret" in each
+    assert "every record draws one of 3 turns in every epoch, uniformly, by itself and in secret, even if it lacks some of them" in each
     assert "every record's bin is drawn uniformly, independently of all others, once for the whole run and in secret" in once
     for found in (each, once, caveats_of(poisson(noise()))):
         assert "every record keeps the stated effect, number and separation of steps" in found
