@@ -84,7 +84,7 @@ def test_a_units_gradient_is_the_mean_over_variants_clipped_once(members: Tensor
         own = clipped.sum(parameters, units, 1e6)
     # The same draws, in the order in which rows are asked for: unit by unit, a short user's first record in place of what is missing, then
     # those of the first unit, in whose places is padding.
-    filled = torch.cat((units, units.new_zeros(4)))
+    filled = torch.cat((units, units.new_zeros(clipped._sizes.of_microbatch(len(units) + 1) - len(units))))
     rows = problem.members[filled]  # pyright: ignore[reportOptionalSubscript]
     rows = torch.where(rows < 0, rows[:, :1], rows)
     with torch_seeded(CPU, 9):

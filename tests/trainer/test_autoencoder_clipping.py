@@ -9,6 +9,7 @@ from torch import Tensor
 
 from zetadp.trainer.engine.autoencoders import DECODER, ENCODERS, SLOPES, Autoencoder, ClippedRows, TrainingRows, layout_of
 from zetadp.trainer.engine.gradients.clipping import CLIP_MARGIN
+from zetadp.trainer.engine.gradients.microbatches import ONE_BY_ONE
 from zetadp.trainer.specs.autoencoder import AutoencoderShape
 
 SHAPE = AutoencoderShape(encoders=3, features=5, hidden=2)
@@ -158,7 +159,7 @@ def test_rows_that_change_with_their_companions_are_computed_one_by_one(monkeypa
 
     monkeypatch.setattr(clipped, "_products", off)
     assert not clipped.settle()
-    assert list(clipped._sizes.all()) == [1]
+    assert clipped._sizes == ONE_BY_ONE
     monkeypatch.undo()
     found = clipped.sum(parameters, torch.arange(9), 0.7)
     assert torch.allclose(found.total, expected.total, rtol=1e-6, atol=1e-8)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +19,7 @@ from zetadp.trainer import ALGORITHMS, RuntimeSpec, load_train
 from zetadp.trainer.engine.autoencoders import ClippedRows
 from zetadp.trainer.engine.gradients import clipping
 from zetadp.trainer.engine.gradients.clipping import ClippedGradients
-from zetadp.trainer.engine.gradients.microbatches import MOST_SIZES, Padding, Sizes, gather, keeps_its_bits
+from zetadp.trainer.engine.gradients.microbatches import MOST_SIZES, ONE_BY_ONE, Bits, Padding, Sizes, bits_of_a_unit, gather
 from zetadp.trainer.engine.gradients.per_unit import Microbatch, TapedRoute
 from zetadp.trainer.engine.gradients.problem import Problem
 from zetadp.trainer.engine.gradients.tape import linear_of_whole_rows
@@ -51,12 +51,13 @@ def parameters(of: Problem) -> dict[str, Tensor]:
 @pytest.mark.parametrize("lot", [1, 40, 128, 129, 1000, 10**6])
 def test_sizes_are_few_and_hold_every_sample(most: int, lot: int) -> None:
     sizes = Sizes.of(most, lot)
-    found = list(sizes.all())
-    assert found[-1] == sizes.largest <= most
-    assert len(found) <= MOST_SIZES
-    assert all(sizes.of_microbatch(units) in found for units in range(1, sizes.largest + 1))
-    assert all(units <= sizes.of_microbatch(units) < units + sizes.step for units in range(1, sizes.largest + 1))
-    assert sizes.step <= max(4, math.ceil(lot / 8) + 3)
+    step = sizes.each[0]
+    assert sizes.each[-1] == sizes.largest <= most
+    assert len(sizes.each) <= MOST_SIZES
+    assert all(sizes.of_microbatch(units) in sizes.each for units in range(1, sizes.largest + 1))
+    assert all(units <= sizes.of_microbatch(units) < units + step for units in range(1, sizes.largest + 1))
+    assert step <= max(8, math.ceil(lot / 8) + 15)
+    assert most < 100 or lot > 150 or sizes.largest >= min(most - step + 1, lot + 4 * lot**0.5)
 
 
 @pytest.mark.parametrize("sampled", [1, 15, 16, 17, 63, 64, 100])
@@ -167,7 +168,7 @@ def test_products_of_as_many_rows_as_there_are_units_are_caught(of: str, monkeyp
     kinked = on_a_kink() if of == "this processor" else on_another_processor_s_kink()
     clipped = ClippedGradients(kinked, FlatClipping(bound=1.0), 128)
     monkeypatch.setattr(Padding, "gathered", lambda _self, of, units, squares, _size, _replaced: gather(of, units, squares))
-    clipped._sizes = Sizes(1, 128)
+    clipped._sizes = Sizes(tuple(range(1, 129)))
     assert moved_by_one_more(kinked, clipped) > 3.9
 
 
@@ -246,7 +247,7 @@ def test_rows_of_any_width_keep_their_bits_here(widths: tuple[int, ...], positio
     of = Problem(nn.Sequential(*layers), flat_losses, torch.randn(50, positions, widths[0]), torch.zeros(50), None)
     plain, clipped = (ClippedGradients(of, FlatClipping(bound=1.0), 64, lot=40) for _ in range(2))
     assert clipped.settle()
-    plain._sizes, units = Sizes(1, 1), torch.arange(13)
+    plain._sizes, units = ONE_BY_ONE, torch.arange(13)
     one_by_one = plain.sum(parameters(of), units, 1.0).total
     assert torch.allclose(clipped.sum(parameters(of), units, 1.0).total.double(), one_by_one.double(), rtol=1e-5, atol=1e-6)
 
@@ -257,10 +258,18 @@ def test_rows_are_filled_up_only_where_bits_depend_on_it(monkeypatch: pytest.Mon
     route = clipped.route
     assert isinstance(route, TapedRoute)
     assert not route.fills_rows
-    monkeypatch.setattr(clipping, "keeps_its_bits", lambda *_given: route.fills_rows)
-    assert clipped.settle()
-    assert route.fills_rows
-    monkeypatch.setattr(clipping, "keeps_its_bits", lambda *_given: False)
+    same, other = [torch.zeros(1)], [torch.ones(1)]
+    # None without them, or only large sizes, or large ones both times.
+    for without, filled, helps in ((None, same, True), (40, same, True), (40, None, False), (40, 40, False)):
+
+        def bits(*given: Any, cases: tuple[Any, Any] = (without, filled)) -> Bits | None:
+            case = cases[route.fills_rows]
+            return (other if given[2] > case else [torch.full((1,), float(given[2]))]) if isinstance(case, int) else case
+
+        monkeypatch.setattr(clipping, "bits_of_a_unit", bits)
+        assert clipped.settle()
+        assert route.fills_rows == helps
+    monkeypatch.setattr(clipping, "bits_of_a_unit", lambda *_given: None)
     assert not clipped.settle()
     assert not route.fills_rows
 
@@ -303,29 +312,73 @@ def test_a_run_may_be_refused_before_its_first_release_where_the_probe_fails(
     run(RuntimeSpec(device="cpu", threads=1))
 
 
-@pytest.mark.parametrize("what", ["rows", "places", "companions"])
-def test_a_last_bit_that_depends_on_others_is_found_and_units_are_computed_one_by_one(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    of = problem(50)
-    clipped = ClippedGradients(of, FlatClipping(bound=1.0), 64)
+def off(clipped: ClippedGradients, is_off: Callable[[Microbatch], bool], first: int = 0) -> Callable[..., Sequence[LayerGradients]]:
+    """Gradients that have other last bits in some microbatches, from the record at ``first`` on."""
     right = clipped.gradients
 
-    def off(given: Mapping[str, Tensor], batch: Microbatch) -> Sequence[LayerGradients]:
-        turned = {"rows": batch.units > 16, "places": True, "companions": bool(batch.features[0, 0] > batch.features[-1, 0])}[what]
-        first = 1 if what == "places" else 0
+    def gradients(given: Mapping[str, Tensor], batch: Microbatch) -> Sequence[LayerGradients]:
         features = batch.features.clone()
-        if turned and batch.units > 1:
+        if is_off(batch) and batch.units > 1:
             features[first:] = torch.nextafter(features[first:], torch.tensor(math.inf))
         return right(given, Microbatch(features, batch.targets, batch.weights, batch.units, None))
 
-    monkeypatch.setattr(clipped, "gradients", off)
+    return gradients
+
+
+@pytest.mark.parametrize("what", ["places", "companions"])
+def test_a_last_bit_that_depends_on_others_is_found_and_units_are_computed_one_by_one(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    of = problem(50)
+    clipped = ClippedGradients(of, FlatClipping(bound=1.0), 64)
+    wrong = off(clipped, lambda batch: what == "places" or bool(batch.features[0, 0] > batch.features[-1, 0]), int(what == "places"))
+    monkeypatch.setattr(clipped, "gradients", wrong)
     assert not clipped.settle()
-    assert list(clipped._sizes.all()) == [1]
+    assert clipped._sizes == ONE_BY_ONE
     monkeypatch.undo()
     assert len(clipped.sum(parameters(of), torch.arange(7), 1.0).norms) == 7
+
+
+@pytest.mark.parametrize(("lot", "sizes"), [(10, (4, 8, 12, 16)), (20, (20, 24, 28, 32, 36, 40)), (64, (24, 32, 40, 48, 56, 64))])
+def test_where_a_unit_has_other_bits_beyond_a_size_only_sizes_that_agree_are_used(
+    lot: int, sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So libraries multiply: few rows in one way, more in another. Units must not be computed one by one because of that."""
+    of = problem(65)
+    clipped = ClippedGradients(of, FlatClipping(bound=1.0), 64, lot=lot)
+    monkeypatch.setattr(clipped, "gradients", off(clipped, lambda batch: batch.units > 16))
+    assert clipped.settle()
+    # All of them, unless this machine's library sets more apart.
+    assert set(clipped._sizes.each) <= set(sizes)
+    largest = clipped._sizes.largest
+    parts = [clipped.sum(parameters(of), torch.arange(count), 1.0) for count in (1, largest, largest + 1, 65)]
+    assert [len(part.norms) for part in parts] == [1, largest, largest + 1, 65]
+    # In every size and every microbatch it has the same bits.
+    assert all(torch.equal(part.norms[:1], parts[0].norms) for part in parts)
+    assert torch.equal(parts[2].norms[:largest], parts[3].norms[:largest])
+
+
+class OtherBits(nn.Module):
+    """Another last bit in products of more than 16 rows."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x if len(x) > 16 else x - 1e-9
+
+
+@pytest.mark.parametrize("microbatch", [128, 16])
+def test_no_record_is_on_another_side_of_a_kink_in_a_sample_of_another_size(microbatch: int) -> None:
+    kinked = on_another_processor_s_kink()
+    kinked = replace(kinked, network=nn.Sequential(kinked.network[0], OtherBits(), *list(kinked.network)[2:]))  # pyright: ignore[reportIndexIssue, reportArgumentType]
+    kinked.features[:20] = kinked.features[128:129]
+    clipped = ClippedGradients(kinked, FlatClipping(bound=1.0), microbatch, lot=14)
+    assert clipped.settle()
+    sums = [clipped.sum(parameters(kinked), torch.arange(count), 1.0).total.double() for count in range(21)]
+    assert max((after - before).norm().item() for before, after in pairwise(sums)) <= 1.0
+    clipped._sizes = Sizes((4, 8, 12, 16, 20)[: 5 if microbatch > 16 else 4])
+    mixed = [clipped.sum(parameters(kinked), torch.arange(count), 1.0).total.double() for count in range(21)]
+    assert (max((after - before).norm().item() for before, after in pairwise(mixed)) > 3.9) == (microbatch > 16)
 
 
 def test_the_probe_uses_nobodys_records() -> None:
     of = problem(50)
     clipped = ClippedGradients(of, FlatClipping(bound=1.0), 64)
     of.features.fill_(math.nan)
-    assert keeps_its_bits(clipped.gradients, of, 64, 16)
+    assert bits_of_a_unit(clipped.gradients, of, 64) is not None

@@ -17,7 +17,7 @@ from torch import Tensor
 from zetadp.trainer.engine.autoencoders.network import DECODER, ENCODERS, Autoencoder, Slopes
 from zetadp.trainer.engine.autoencoders.rows import TrainingRows
 from zetadp.trainer.engine.gradients.clipping import CLIP_MARGIN, ClippedSum
-from zetadp.trainer.engine.gradients.microbatches import STEPS, Sizes
+from zetadp.trainer.engine.gradients.microbatches import ONE_BY_ONE, Bits, Sizes, are_equal
 from zetadp.trainer.engine.gradients.probe import SEED
 from zetadp.trainer.engine.products import WholeProducts
 from zetadp.trainer.layers.flat_parameters import ParameterLayout
@@ -66,7 +66,7 @@ class ClippedRows:
         self._order = 1 if norm == "l1" else 2
         per_unit = 1 if rows.members is None else rows.members.shape[1]
         self._per_unit, self._lot = per_unit, lot * per_unit
-        self._sizes = Sizes.of(ROWS_AT_ONCE, self._lot)
+        self._sizes = self._candidates
 
     def sum(self, parameters: Mapping[str, Tensor], units: Tensor, bound: float) -> ClippedSum:
         r"""Clips and sums over a sample.
@@ -138,17 +138,18 @@ class ClippedRows:
         return lambda units, bound: twin.sum(named, units.to(features.device), bound)
 
     def settle(self) -> bool:
-        r"""Whether a made-up row has the same factors, to the bit, in products of every size, at every position and beside any other rows;
-        if not, rows are computed one by one from here on.
+        r"""Whether there are sizes of products in which a made-up row has the same factors, to the bit, at every position and beside any
+        other rows: they are used from here on. If not, rows are computed one by one.
         """
         parameters, made_up = self._made_up(ROWS_AT_ONCE)
         with WholeProducts():
-            for step in STEPS:
-                self._sizes = Sizes.of(ROWS_AT_ONCE, self._lot, step)
-                if self._keeps_its_bits(parameters, made_up):
-                    return True
-        self._sizes = Sizes(1, 1)
-        return False
+            found = self._candidates.agreeing(lambda size: self._bits(parameters, made_up, size), self._lot)
+        self._sizes = found or ONE_BY_ONE
+        return found is not None
+
+    @property
+    def _candidates(self) -> Sizes:
+        return Sizes.of(ROWS_AT_ONCE, self._lot)
 
     def _made_up(self, rows: int) -> tuple[Tensor, Tensor]:
         """Parameters, (coordinates,), and the given number of rows, (rows, n)."""
@@ -158,24 +159,20 @@ class ClippedRows:
         made_up = torch.rand(rows, shape.features, generator=generator)
         return parameters.to(like.device), made_up.to(like.device, like.dtype)
 
-    def _keeps_its_bits(self, parameters: Tensor, made_up: Tensor) -> bool:
-        def factors(size: int, place: int, turn: int) -> _Factors:
+    def _bits(self, parameters: Tensor, made_up: Tensor, size: int) -> Bits | None:
+        def factors(turn: int, place: int) -> Bits:
             rows = made_up.roll(turn, 0)[:size].clone()
             rows[place] = made_up[0]
             found = self._products(parameters, rows, self._rows.places.new_zeros(size))
-            return _Factors(*(part[place] for part in found))
+            return [part[place] for part in found]
 
-        expected = factors(self._sizes.step, 0, 0)
-        return all(
-            torch.equal(one, other)
-            for size in self._sizes.all()
-            for place, turn in ((size // 2, 1), (size - 1, 2))
-            for one, other in zip(expected, factors(size, place, turn), strict=True)
-        )
+        first, *others = (factors(turn, place) for turn, place in enumerate((0, size // 2, size - 1)))
+        return first if all(are_equal(first, found) for found in others) else None
 
     def _factors(self, parameters: Tensor, rows: Tensor) -> _Factors:
         # Filled up with copies of a row that is there anyway; their factors are dropped.
-        missing = self._sizes.of_microbatch(len(rows)) - len(rows)
+        # A user with more rows than the largest size has products of its own, always of as many rows.
+        missing = 0 if len(rows) > self._sizes.largest else self._sizes.of_microbatch(len(rows)) - len(rows)
         filled = torch.cat((rows, rows[:1].expand(missing)))
         found = self._products(parameters, self._rows.features.index_select(0, filled), self._rows.places.index_select(0, filled))
         return _Factors(*(part[: len(rows)] for part in found))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import final
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.engine.gradients.checks import check_problem
 from zetadp.trainer.engine.gradients.inputs import parts_of
-from zetadp.trainer.engine.gradients.microbatches import STEPS, Padding, Sizes, keeps_its_bits
+from zetadp.trainer.engine.gradients.microbatches import ONE_BY_ONE, Padding, Sizes, bits_of_a_unit
 from zetadp.trainer.engine.gradients.per_unit import Layer, Microbatch, TapedRoute, WholeNetworkRoute, squared_features
 from zetadp.trainer.engine.gradients.probe import draws_masks, made_up_features, made_up_parameters, mode, uneven
 from zetadp.trainer.engine.gradients.problem import Problem
@@ -115,7 +116,7 @@ class ClippedGradients:
             largest = LARGEST_ONE_BY_ONE
         self._most = max(1, min(microbatch_size, largest) // problem.records_per_unit)
         self._lot = self._most if lot is None else lot
-        self._sizes = Sizes.of(self._most, self._lot)
+        self._sizes = self._candidates
         self._padding = Padding.of(problem)
         self._watched = tuple(problem.network.buffers())
         self._squares = squared_features(problem.features)
@@ -196,7 +197,7 @@ class ClippedGradients:
             own = infinite[:count]
             if bool(infinite[count:].any()) or (broken is not None and bool((own & broken).any())):
                 # Padding that isn't finite would spoil the products that it is part of; without padding, sizes wouldn't be the probed ones.
-                self._sizes = Sizes(1, 1)
+                self._sizes = ONE_BY_ONE
                 return self._clipped_sum(parameters, units, bound)
             broken = own if broken is None else broken | own
             again()
@@ -227,27 +228,27 @@ class ClippedGradients:
         return clipped
 
     def settle(self) -> bool:
-        r"""Whether a unit's gradient keeps its bits in every size of microbatch, whatever units are computed beside it: as it is, or else
-        with linear layers' rows filled up, which they then are. If not, units are computed one by one from here on.
+        r"""Whether there are sizes of microbatches in which a unit's gradient has the same bits, whatever units are computed beside it: they
+        are used from here on, with linear layers' rows filled up if that helps. If not, units are computed one by one.
         """
-        if self._keep_their_bits():
-            return True
         if isinstance(self.route, TapedRoute):
-            self.route.fills_rows = True
-            if self._keep_their_bits():
-                return True
             self.route.fills_rows = False
-        self._sizes = Sizes(1, 1)
-        return False
+        found = self._agreeing()
+        if found != self._candidates and isinstance(self.route, TapedRoute):
+            self.route.fills_rows = True
+            filled = self._agreeing()
+            self.route.fills_rows = filled is not None and (found is None or filled.cost(self._lot) < found.cost(self._lot))
+            found = filled if self.route.fills_rows else found
+        self._sizes = found or ONE_BY_ONE
+        return found is not None
 
-    def _keep_their_bits(self) -> bool:
-        """Whether units do with one of ``STEPS``, which is then taken."""
+    @property
+    def _candidates(self) -> Sizes:
+        return Sizes.of(self._most, self._lot, self.problem.records_per_unit)
+
+    def _agreeing(self) -> Sizes | None:
         with WholeProducts():
-            for step in STEPS:
-                self._sizes = Sizes.of(self._most, self._lot, step)
-                if all(keeps_its_bits(self.gradients, self.problem, size, self._sizes.step) for size in self._sizes.all()):
-                    return True
-        return False
+            return self._candidates.agreeing(partial(bits_of_a_unit, self.gradients, self.problem), self._lot)
 
     def _clipped(
         self,

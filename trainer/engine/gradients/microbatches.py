@@ -1,12 +1,15 @@
 r"""Microbatches of few sizes, filled up with a made-up record: in a product with another number of rows a row may get other bits.
 
 A last bit on the wrong side of a kink means another gradient, so one more record could change the gradients of all others in its product.
-Within these sizes rows keep their bits; this is probed before training (``keeps_its_bits``), not proved.
+Libraries take one way to multiply for few rows and other ways for more, so a row gets the same bits in some of the sizes, and others in the
+rest. Only sizes that agree are used together (``Sizes.agreeing``); this is probed before training (``bits_of_a_unit``), not proved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -20,41 +23,88 @@ from zetadp.trainer.engine.gradients.probe import made_up_features, made_up_para
 from zetadp.trainer.engine.gradients.problem import Problem
 from zetadp.trainer.layers.rules import LayerGradients
 
-STEPS = (4, 16)
-"""Sizes are multiples of the first if rows then keep their bits, else of the second: a library processes so many rows, or more, at once."""
+ROWS, WHOLE_ROWS = 4, 16
+"""Records that sizes are multiples of, in small lots and in others: a library processes so many rows, or more, at once."""
 
 MOST_SIZES = 12
 GRADES = 8
-"""A lot is about this many steps, so that filling up costs a sixteenth of it on average, and few samples need a second microbatch."""
+"""A lot is about this many steps, so that filling up costs a sixteenth of it on average."""
+
+DEVIATIONS = 4.0
+"""Sizes go up to samples so many standard deviations larger than the lot; what is larger still takes a second microbatch."""
+
+PASS = 8
+"""Units that could be computed in the time that a microbatch takes by the way."""
 
 Gradients = Callable[[Mapping[str, Tensor], Microbatch], Sequence[LayerGradients]]
+Bits = list[Tensor]
 
 
 @final
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes in units: multiples of ``step`` up to ``largest``, which is one of them."""
+    """Sizes in units, from the smallest to the largest."""
 
-    step: int
-    largest: int
+    each: tuple[int, ...]
 
     @staticmethod
-    def of(most: int, lot: int, step: int = STEPS[0]) -> Sizes:
-        r"""At most ``most`` units at once, for samples of about ``lot``, in multiples of ``step``.
+    def of(most: int, lot: int, records: int = 1) -> Sizes:
+        r"""Sizes of at most ``most`` units, for samples of about ``lot``, of ``records`` records each.
 
-        >>> Sizes.of(1000, 64), Sizes.of(1000, 600), Sizes.of(3, 64)
-        (Sizes(step=8, largest=96), Sizes(step=76, largest=912), Sizes(step=3, largest=3))
+        >>> Sizes.of(1000, 64).each
+        (8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96)
+        >>> Sizes.of(1000, 600).each, Sizes.of(3, 64).each, Sizes.of(32, 24, 8).each
+        ((80, 160, 240, 320, 400, 480, 560, 640, 720), (3,), (4, 8, 12, 16, 20, 24, 28, 32))
         """
-        step = min(most, step * -(-lot // (step * GRADES)))
-        return Sizes(step, min(most // step, MOST_SIZES) * step)
+        least, whole = (rows // math.gcd(rows, records) for rows in (ROWS, WHOLE_ROWS))
+        step = least * -(-lot // (least * GRADES))
+        if 2 * step > whole:
+            step = whole * -(-step // whole)
+        step = min(most, step)
+        needed = math.ceil((lot + DEVIATIONS * lot**0.5) / step)
+        return Sizes(tuple(range(step, step * min(most // step, MOST_SIZES, needed) + 1, step)))
+
+    @property
+    def largest(self) -> int:
+        return self.each[-1]
 
     def of_microbatch(self, units: int) -> int:
-        """The smallest size that holds this many units."""
-        return -(-units // self.step) * self.step
+        """The smallest size that holds this many units; 0 for none."""
+        return self.each[bisect_left(self.each, units)] if units else 0
 
-    def all(self) -> Iterator[int]:
-        """All sizes, from the smallest to the largest."""
-        return iter(range(self.step, self.largest + 1, self.step))
+    def agreeing(self, bits: Callable[[int], Bits | None], lot: int) -> Sizes | None:
+        r"""Those of them in which a unit has the same bits; where several groups of sizes have, the one that costs samples of about ``lot``
+        units least. None: a unit has no bits of its own in any size.
+
+        Args:
+          bits: of a unit in a microbatch of the given size; None if they depend on its place there, or on the other units.
+        """
+        groups: list[tuple[Bits, list[int]]] = []
+        for size in self.each:
+            found = bits(size)
+            if found is None:
+                continue
+            known = next((sizes for first, sizes in groups if are_equal(first, found)), None)
+            if known is None:
+                groups.append((found, [size]))
+            else:
+                known.append(size)
+        return min((Sizes(tuple(sizes)) for _, sizes in groups), key=lambda sizes: sizes.cost(lot), default=None)
+
+    def cost(self, lot: int) -> int:
+        r"""Units computed for samples from one standard deviation below ``lot`` to two above it, each microbatch counted as ``PASS`` more.
+
+        >>> Sizes((8, 16)).cost(60), Sizes((24, 32, 40, 48, 56, 64, 72, 80)).cost(60)
+        (432, 296)
+        """
+        total = 0
+        for deviations in (-1, 0, 1, 2):
+            whole, left = divmod(max(1, round(lot + deviations * lot**0.5)), self.largest)
+            total += whole * (self.largest + PASS) + (self.of_microbatch(left) + PASS if left else 0)
+        return total
+
+
+ONE_BY_ONE = Sizes((1,))
 
 
 @final
@@ -117,23 +167,24 @@ def gather(problem: Problem, units: Tensor, squares: Tensor | None) -> Microbatc
     return Microbatch(features, targets, weights, units.shape[0], None if squares is None else squares.index_select(0, rows))
 
 
-def keeps_its_bits(gradients: Gradients, problem: Problem, size: int, smallest: int) -> bool:
-    r"""Whether a made-up unit has the same norm, activations and slopes, to the bit, in microbatches of ``size`` and of ``smallest`` units,
-    at every position and beside any other units.
+def bits_of_a_unit(gradients: Gradients, problem: Problem, size: int) -> Bits | None:
+    r"""A made-up unit's norms, activations and slopes in a microbatch of ``size`` units; None if they depend, in any bit, on its position or
+    on the other units.
 
     Dropout's masks are left out: they are drawn for a place in the microbatch and are as good as independent of everything.
     """
     parameters = made_up_parameters(problem.network)
     with mode(problem.network, training=False):
-        expected = _unit(gradients, parameters, problem, smallest, 0, 0)
-        for place, seed in ((size // 2, 1), (size - 1, 2)):
-            found = _unit(gradients, parameters, problem, size, place, seed)
-            if len(found) != len(expected) or not all(torch.equal(one, other) for one, other in zip(expected, found, strict=True)):
-                return False
-    return True
+        first, *others = (_unit(gradients, parameters, problem, size, place, seed) for seed, place in enumerate((0, size // 2, size - 1)))
+    return first if all(are_equal(first, found) for found in others) else None
 
 
-def _unit(gradients: Gradients, parameters: Mapping[str, Tensor], problem: Problem, size: int, place: int, seed: int) -> list[Tensor]:
+def are_equal(one: Bits, other: Bits) -> bool:
+    """Whether they are as many, of the same values."""
+    return len(one) == len(other) and all(torch.equal(*pair) for pair in zip(one, other, strict=True))
+
+
+def _unit(gradients: Gradients, parameters: Mapping[str, Tensor], problem: Problem, size: int, place: int, seed: int) -> Bits:
     """Squared norms of the one unit's gradient, every module's output for it and every slope there, at ``place`` among others that the
     seed decides.
 
