@@ -70,6 +70,7 @@ def private_step(
     clipping = FlatClipping(bound=1.0)
     problem = Problem(case.ours().to(device), case.losses, features, targets, None)
     clipped = ClippedGradients(problem, clipping, microbatch_size, lot=batch)
+    clipped.settle()
     noise = ComplexGaussian if case.is_complex else Gaussian
     plan = ExecutionPlan(
         sampling=PoissonSampling(records=batch, expected_batch_size=batch),

@@ -9,13 +9,14 @@ from torch import Tensor, nn
 from zetadp.trainer.engine.gradients.tape import Tape
 from zetadp.trainer.layers import products
 
-wide = pytest.mark.skipif(products._LINEAR is None, reason="oneDNN isn't in torch here, or the processor has no AVX-512")
+wide = pytest.mark.skipif(products._WIDE is None, reason="oneDNN isn't in torch here, or the processor has no AVX-512")
 both_kinds = pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
 
 
 @pytest.fixture(autouse=True)
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "LARGE_PRODUCT", 0)
+    monkeypatch.setattr(products, "_LINEAR", products._WIDE)  # also where it doesn't pay
     torch.manual_seed(1)
 
 
@@ -26,7 +27,7 @@ def doubled(*values: Tensor) -> tuple[Tensor, ...]:
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     """The shapes of what is multiplied from now on."""
     shapes: list[tuple[int, ...]] = []
-    own = products._LINEAR
+    own = products._WIDE
 
     def recorded(first: Tensor, *rest: object) -> Tensor:
         shapes.append(tuple(first.shape))

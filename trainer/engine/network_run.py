@@ -88,9 +88,8 @@ class NoisyGradients:
         first = problem.units
         if spec.audit is not None and spec.audit.kind == "canaries":
             problem = with_canaries(problem, spec.audit.canaries, plan.clipping.bound, facts.classes)
-        clipped = ClippedGradients(
-            problem, plan.clipping, setting.runtime.microbatch_size, plan.projection, plan.sampling.expected_batch_size
-        )
+        share = -(-plan.sampling.expected_batch_size // setting.team.size)
+        clipped = ClippedGradients(problem, plan.clipping, setting.runtime.microbatch_size, plan.projection, share)
         setting.runtime.check_probe(keeps_its_bits=clipped.settle())
         auditing: Canaries | Marks | None = None
         if spec.audit is not None:
