@@ -257,7 +257,7 @@ def squared_errors(outputs: Tensor, targets: Tensor) -> Tensor:
     return 0.5 * as_real(outputs - targets).square().flatten(1).sum(dim=1)
 
 
-def problem_of(case: LayerCase, members: Tensor | None) -> Problem:
+def problem_of(case: LayerCase, members: Tensor | None, records: int = RECORDS) -> Problem:
     """Records of sizes from 0.1 to 3, so that some gradients are clipped and some aren't."""
     with torch.random.fork_rng():
         torch.manual_seed(3)
@@ -265,8 +265,8 @@ def problem_of(case: LayerCase, members: Tensor | None) -> Problem:
         with torch.no_grad():
             for parameter in network.parameters():
                 as_real(parameter).add_(0.1 * torch.randn(as_real(parameter).shape))  # away from zeros and ones
-        features = _normal((RECORDS, *case.record), case.is_complex)
-        features *= torch.logspace(-1, 0.5, RECORDS)[torch.randperm(RECORDS)].reshape(-1, *(1 for _ in case.record))
+        features = _normal((records, *case.record), case.is_complex)
+        features *= torch.logspace(-1, 0.5, records)[torch.randperm(records)].reshape(-1, *(1 for _ in case.record))
         with torch.no_grad():
             outputs = network(features)
         targets = _normal(tuple(outputs.shape), outputs.is_complex())

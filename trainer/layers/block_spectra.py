@@ -97,7 +97,7 @@ class BlockSpectra:
           factors, slopes: squares of what the functions of that name give, without the last ``pairs``: (singles + 2 pairs, rows). Of all
             frequencies these are, added, the squares of the blocks, and ``numbers`` times that.
         """
-        return (slopes * (_pairing(self, factors.dtype, factors.device) @ factors)).sum(dim=0)
+        return column_sums(slopes * (_pairing(self, factors.dtype, factors.device) @ factors))
 
     def convolutions(self, products: Tensor) -> Tensor:
         """C p, if ``by_matrix``: (singles + 3 pairs, ...) -> (..., block)."""
@@ -134,6 +134,12 @@ class BlockSpectra:
         spectra = torch.fft.rfft(blocks, norm="ortho").movedim(-1, 0)
         pairs = SQRT_2 * spectra[1 : 1 + self.pairs]
         return spectra[self._single_frequencies].real, pairs.real, pairs.imag
+
+
+def column_sums(rows: Tensor) -> Tensor:
+    """(rows, columns) -> (columns,), all added in the same order: torch's own sum over the first axis adds the last columns in another,
+    and where they are units a unit's bits would depend on its place."""
+    return rows.t().contiguous().sum(dim=1)
 
 
 def _transformed(spectra: BlockSpectra, which: Literal["factors", "slopes"], blocks: Tensor) -> Tensor:

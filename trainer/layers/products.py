@@ -1,7 +1,8 @@
 r"""Matrix products of float32 on processors, by oneDNN where that pays.
 
 torch's own go to a library that uses half the width of AMD's processors (AVX2 where there is AVX-512): oneDNN takes .44 of the time there,
-for 512 x 784 x 256. On Intel's, whose library it is, oneDNN takes 1.0 to 1.8 of its time. Both multiply and add in float32, in an order of their own that depends on shapes and threads, not on values;
+for 512 x 784 x 256. On Intel's, whose library it is, oneDNN takes 1.0 to 1.8 of its time. Both multiply and
+add in float32, in an order of their own that depends on shapes and threads, not on values;
 ``trainer.engine.products`` switches short cuts off for both.
 """
 

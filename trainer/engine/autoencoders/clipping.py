@@ -17,7 +17,7 @@ from torch import Tensor
 from zetadp.trainer.engine.autoencoders.network import DECODER, ENCODERS, Autoencoder, Slopes
 from zetadp.trainer.engine.autoencoders.rows import TrainingRows
 from zetadp.trainer.engine.gradients.clipping import CLIP_MARGIN, ClippedSum
-from zetadp.trainer.engine.gradients.microbatches import ONE_BY_ONE, Bits, Sizes, are_equal
+from zetadp.trainer.engine.gradients.microbatches import ONE_BY_ONE, Bits, Sizes, others_of, turns
 from zetadp.trainer.engine.gradients.probe import SEED
 from zetadp.trainer.engine.products import WholeProducts
 from zetadp.trainer.layers.flat_parameters import ParameterLayout
@@ -141,7 +141,7 @@ class ClippedRows:
         r"""Whether there are sizes of products in which a made-up row has the same factors, to the bit, at every position and beside any
         other rows: they are used from here on. If not, rows are computed one by one.
         """
-        parameters, made_up = self._made_up(ROWS_AT_ONCE)
+        parameters, made_up = self._made_up(ROWS_AT_ONCE + others_of(ROWS_AT_ONCE))
         with WholeProducts():
             found = self._candidates.agreeing(lambda size: self._bits(parameters, made_up, size), self._lot)
         self._sizes = found or ONE_BY_ONE
@@ -160,14 +160,19 @@ class ClippedRows:
         return parameters.to(like.device), made_up.to(like.device, like.dtype)
 
     def _bits(self, parameters: Tensor, made_up: Tensor, size: int) -> Bits | None:
-        def factors(turn: int, place: int) -> Bits:
-            rows = made_up.roll(turn, 0)[:size].clone()
-            rows[place] = made_up[0]
-            found = self._products(parameters, rows, self._rows.places.new_zeros(size))
-            return [part[place] for part in found]
+        """Every row's factors, (numbers, rows)."""
 
-        first, *others = (factors(turn, place) for turn, place in enumerate((0, size // 2, size - 1)))
-        return first if all(are_equal(first, found) for found in others) else None
+        def factors(rows: Tensor) -> Tensor:
+            return torch.cat(self._products(parameters, made_up[rows], self._rows.places.new_zeros(size)), dim=1).T
+
+        rows = torch.arange(size, device=made_up.device)
+        found = factors(rows)
+        turned = (rows.roll(places) for places in turns(size, size * made_up.shape[1]))
+        # And the other way round, where the last places have other rows.
+        left = rows.flip(0)[: size - others_of(size)]
+        mixed = torch.cat((left, torch.arange(len(made_up) - others_of(size), len(made_up), device=rows.device)))
+        same = all(torch.equal(factors(order), found[:, order]) for order in turned)
+        return Bits(found, ()) if same and torch.equal(factors(mixed)[:, : len(left)], found[:, left]) else None
 
     def _factors(self, parameters: Tensor, rows: Tensor) -> _Factors:
         # Filled up with copies of a row that is there anyway; their factors are dropped.

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import final
 
 import torch
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.engine.gradients.checks import check_problem
 from zetadp.trainer.engine.gradients.inputs import parts_of
-from zetadp.trainer.engine.gradients.microbatches import ONE_BY_ONE, Padding, Sizes, bits_of_a_unit
+from zetadp.trainer.engine.gradients.microbatches import ONE_BY_ONE, Padding, Probe, Sizes, lengths
 from zetadp.trainer.engine.gradients.per_unit import Layer, Microbatch, TapedRoute, WholeNetworkRoute, squared_features
 from zetadp.trainer.engine.gradients.probe import draws_masks, made_up_features, made_up_parameters, mode, uneven
 from zetadp.trainer.engine.gradients.problem import Problem
@@ -228,7 +227,7 @@ class ClippedGradients:
         return clipped
 
     def settle(self) -> bool:
-        r"""Whether there are sizes of microbatches in which a unit's gradient has the same bits, whatever units are computed beside it: they
+        r"""Whether there are sizes of microbatches in which a unit's gradient has the same bits, whatever units are beside it: these
         are used from here on, with linear layers' rows filled up if that helps. If not, units are computed one by one.
         """
         if isinstance(self.route, TapedRoute):
@@ -247,8 +246,9 @@ class ClippedGradients:
         return Sizes.of(self._most, self._lot, self.problem.records_per_unit)
 
     def _agreeing(self) -> Sizes | None:
+        sizes = self._candidates
         with WholeProducts():
-            return self._candidates.agreeing(partial(bits_of_a_unit, self.gradients, self.problem), self._lot)
+            return sizes.agreeing(Probe(self.gradients, self.problem, self._padding, sizes.largest), self._lot)
 
     def _clipped(
         self,
@@ -266,7 +266,7 @@ class ClippedGradients:
         squares = squares + HIDDEN_BY_UNDERFLOW
         bounds = self._bounds(bound)
         if len(bounds) == 1:
-            norms = squares.sum(dim=0).sqrt_()
+            norms = lengths(squares)
             factors: Sequence[Tensor] = [_factors(norms, AIM * bounds[0])] * len(gradients)
         else:
             each = squares.sqrt()

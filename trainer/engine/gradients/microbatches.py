@@ -2,7 +2,7 @@ r"""Microbatches of few sizes, filled up with a made-up record: in a product wit
 
 A last bit on the wrong side of a kink means another gradient, so one more record could change the gradients of all others in its product.
 Libraries take one way to multiply for few rows and other ways for more, so a row gets the same bits in some of the sizes, and others in the
-rest. Only sizes that agree are used together (``Sizes.agreeing``); this is probed before training (``bits_of_a_unit``), not proved.
+rest. Only sizes that agree are used together (``Sizes.agreeing``); this is probed before training (``Probe``), not proved.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple, final
 
 import torch
 from torch import Tensor, nn
 
-from zetadp.trainer.engine.gradients.inputs import is_numeric, mapped
+from zetadp.trainer.engine.gradients.inputs import mapped, parts_of
 from zetadp.trainer.engine.gradients.lazy_rows import LazyRows
 from zetadp.trainer.engine.gradients.per_unit import Microbatch, squared_features
-from zetadp.trainer.engine.gradients.probe import made_up_features, made_up_parameters, mode
+from zetadp.trainer.engine.gradients.probe import made_up_features, made_up_parameters, mode, uneven
 from zetadp.trainer.engine.gradients.problem import Problem
 from zetadp.trainer.layers.rules import LayerGradients
+from zetadp.trainer.layers.rules.base import in_order
 
 ROWS, WHOLE_ROWS = 4, 16
 """Records that sizes are multiples of, in small lots and in others: a library processes so many rows, or more, at once."""
@@ -30,14 +31,34 @@ MOST_SIZES = 12
 GRADES = 8
 """A lot is about this many steps, so that filling up costs a sixteenth of it on average."""
 
-DEVIATIONS = 4.0
+DEVIATIONS = 2.0
 """Sizes go up to samples so many standard deviations larger than the lot; what is larger still takes a second microbatch."""
+
+FEWEST_TURNS, MOST_TURNS, NUMBERS_TURNED = 2, 12, 2**16
+"""How often units are moved to other places in a probe: more often where they are small, and few of their numbers could differ."""
 
 PASS = 8
 """Units that could be computed in the time that a microbatch takes by the way."""
 
 Gradients = Callable[[Mapping[str, Tensor], Microbatch], Sequence[LayerGradients]]
-Bits = list[Tensor]
+
+
+@final
+class Bits(NamedTuple):
+    r"""What units get in microbatches of a size.
+
+    Attributes:
+      all: (numbers, units), of every unit.
+      one: more of the first unit.
+    """
+
+    all: Tensor
+    one: Sequence[Tensor]
+
+    def agree(self, others: Bits) -> bool:
+        """Whether units that are in both get the same."""
+        units = min(self.all.shape[1], others.all.shape[1])
+        return torch.equal(self.all[:, :units], others.all[:, :units]) and are_equal(self.one, others.one)
 
 
 @final
@@ -52,7 +73,7 @@ class Sizes:
         r"""Sizes of at most ``most`` units, for samples of about ``lot``, of ``records`` records each.
 
         >>> Sizes.of(1000, 64).each
-        (8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96)
+        (8, 16, 24, 32, 40, 48, 56, 64, 72, 80)
         >>> Sizes.of(1000, 600).each, Sizes.of(3, 64).each, Sizes.of(32, 24, 8).each
         ((80, 160, 240, 320, 400, 480, 560, 640, 720), (3,), (4, 8, 12, 16, 20, 24, 28, 32))
         """
@@ -73,18 +94,18 @@ class Sizes:
         return self.each[bisect_left(self.each, units)] if units else 0
 
     def agreeing(self, bits: Callable[[int], Bits | None], lot: int) -> Sizes | None:
-        r"""Those of them in which a unit has the same bits; where several groups of sizes have, the one that costs samples of about ``lot``
-        units least. None: a unit has no bits of its own in any size.
+        r"""Those of them in which units have the same bits; where several groups of sizes have, the one that costs samples of about ``lot``
+        units least. None: there is no size in which a unit has bits of its own.
 
         Args:
-          bits: of a unit in a microbatch of the given size; None if they depend on its place there, or on the other units.
+          bits: of made-up units in a microbatch of the given size; None if they depend on places there, or on the other units.
         """
         groups: list[tuple[Bits, list[int]]] = []
         for size in self.each:
             found = bits(size)
             if found is None:
                 continue
-            known = next((sizes for first, sizes in groups if are_equal(first, found)), None)
+            known = next((sizes for first, sizes in groups if first.agree(found)), None)
             if known is None:
                 groups.append((found, [size]))
             else:
@@ -134,13 +155,13 @@ class Padding:
         batch = gather(problem, torch.cat((units, units.new_zeros(missing))), squares)
         weights = torch.ones(len(batch.features), device=units.device) if batch.weights is None else batch.weights
         filled = Microbatch(batch.features, batch.targets, weights, size, batch.squares)
-        self._fill(filled, slice(len(units) * problem.records_per_unit, None))
+        self.fill(filled, slice(len(units) * problem.records_per_unit, None))
         if replaced is not None:
-            self._fill(filled, torch.nonzero(replaced.repeat_interleave(problem.records_per_unit)).squeeze(1))
+            self.fill(filled, torch.nonzero(replaced.repeat_interleave(problem.records_per_unit)).squeeze(1))
         return filled
 
-    def _fill(self, batch: Microbatch, rows: slice | Tensor) -> None:
-        # In place: the rows were copied just now.
+    def fill(self, batch: Microbatch, rows: slice | Tensor) -> None:
+        """Puts the padding in the place of these rows, which were copied just now, with weight 0."""
         batch.features[rows] = self.features
         batch.targets[rows] = self.target
         if batch.squares is not None and self.square is not None:
@@ -167,55 +188,100 @@ def gather(problem: Problem, units: Tensor, squares: Tensor | None) -> Microbatc
     return Microbatch(features, targets, weights, units.shape[0], None if squares is None else squares.index_select(0, rows))
 
 
-def bits_of_a_unit(gradients: Gradients, problem: Problem, size: int) -> Bits | None:
-    r"""A made-up unit's norms, activations and slopes in a microbatch of ``size`` units; None if they depend, in any bit, on its position or
-    on the other units.
+@final
+class Probe:
+    r"""Whether made-up units have the same norms, to the bit, at every place of a microbatch, beside any others and beside padding.
 
-    Dropout's masks are left out: they are drawn for a place in the microbatch and are as good as independent of everything.
+    All units are compared, since most would keep their bits where one in thirty doesn't, and moved several times: what differs may be the
+    last places alone, whose numbers a library takes one by one where it takes all others many at once. Of three units every module's output
+    and every slope are compared too. Not the gradients of single weights: only sums of these leave, and clipping's own margin covers the
+    rounding of a sum. Dropout's masks are left out: they are drawn for a place in the microbatch and are as good as independent of
+    everything.
+
+    Args:
+      most: the most units of a microbatch.
     """
-    parameters = made_up_parameters(problem.network)
-    with mode(problem.network, training=False):
-        first, *others = (_unit(gradients, parameters, problem, size, place, seed) for seed, place in enumerate((0, size // 2, size - 1)))
-    return first if all(are_equal(first, found) for found in others) else None
+
+    def __init__(self, gradients: Gradients, problem: Problem, padding: Padding, most: int) -> None:
+        self._gradients, self._problem, self._padding = gradients, problem, padding
+        self._parameters = made_up_parameters(problem.network)
+        self._most = most
+        self._features = uneven(made_up_features(problem, (most + others_of(most)) * problem.records_per_unit))
+        self._numbers = sum(part[: problem.records_per_unit].numel() for part in parts_of(self._features).values())
+
+    def __call__(self, size: int) -> Bits | None:
+        """What they have in microbatches of ``size`` units; None if it depends on places or companions."""
+        watched = sorted({0, size // 2, size - 1})
+        units = torch.arange(size)
+        with mode(self._problem.network, training=False):
+            norms, seen = self._found(units, 0, watched)
+            turned = [(units.roll(places), size, 0) for places in turns(size, self._numbers * size)]
+            # And the other way round, where the last places have other units, and padding.
+            other, padding = others_of(size), size // 4
+            left = size - other - padding
+            mixed = torch.cat((units.flip(0)[:left], torch.arange(self._most, self._most + other), units[:padding]))
+            for order, own, missing in (*turned, (mixed, left, padding)):
+                there = order[:own].tolist()
+                places = {unit: there.index(unit) for unit in watched if unit in there}
+                others, seen_there = self._found(order, missing, list(places.values()))
+                if not torch.equal(others[:, :own], norms[:, order[:own]]):
+                    return None
+                if not all(are_equal(seen[watched.index(unit)], found) for unit, found in zip(places, seen_there, strict=True)):
+                    return None
+        return Bits(norms, seen[0])
+
+    def _found(self, order: Tensor, missing: int, places: Sequence[int]) -> tuple[Tensor, list[list[Tensor]]]:
+        """All units' norms, (layers and the whole, units), and what is seen at these places; the last ``missing`` units are padding."""
+        problem, each = self._problem, self._problem.records_per_unit
+        rows = (order[:, None] * each + torch.arange(each)).reshape(-1).to(problem.targets.device)
+        features = mapped(self._features, lambda part: part[rows])
+        targets = torch.zeros_like(problem.targets[:1]).expand(len(rows), *problem.targets.shape[1:]).contiguous()
+        weights = None if problem.members is None and not missing else torch.ones(len(rows), device=rows.device)
+        batch = Microbatch(features, targets, weights, len(order), squared_features(features))
+        if missing:
+            self._padding.fill(batch, slice(len(rows) - missing * each, None))
+        seen: list[list[Tensor]] = [[] for _ in places]
+
+        def see(value: Tensor) -> None:
+            if len(value) == len(rows):
+                for of_place, place in zip(seen, places, strict=True):
+                    of_place.append(value[place * each : (place + 1) * each].detach().clone())
+
+        def watch(_module: nn.Module, _inputs: object, output: object) -> None:
+            if isinstance(output, Tensor) and output.dim():
+                see(output)
+                if output.requires_grad:
+                    output.register_hook(see)
+
+        hooks = [module.register_forward_hook(watch) for module in problem.network.modules()]
+        try:
+            squares = torch.stack([layer.squared_norms() for layer in self._gradients(self._parameters, batch)])
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return torch.cat((squares, lengths(squares)[None])), seen
 
 
-def are_equal(one: Bits, other: Bits) -> bool:
+def others_of(size: int) -> int:
+    """In how many places of a microbatch other units are put."""
+    return max(1, size // 4) if size > 1 else 0
+
+
+def turns(size: int, numbers: int) -> set[int]:
+    r"""By how many places units of a microbatch are turned, which has so many ``numbers``.
+
+    >>> sorted(turns(64, 2**20)), sorted(turns(16, 2**14)), turns(2, 10)
+    ([1, 32], [1, 4, 8, 12], {1})
+    """
+    count = min(MOST_TURNS, max(FEWEST_TURNS, NUMBERS_TURNED // max(1, numbers)))
+    return {max(1, size * turn // count) for turn in range(count)} - {size}
+
+
+def lengths(squares: Tensor) -> Tensor:
+    """Whole gradients' norms, (units,), of the squares (layers, units)."""
+    return in_order(squares.unbind()).sqrt()
+
+
+def are_equal(some: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
     """Whether they are as many, of the same values."""
-    return len(one) == len(other) and all(torch.equal(*pair) for pair in zip(one, other, strict=True))
-
-
-def _unit(gradients: Gradients, parameters: Mapping[str, Tensor], problem: Problem, size: int, place: int, seed: int) -> Bits:
-    """Squared norms of the one unit's gradient, every module's output for it and every slope there, at ``place`` among others that the
-    seed decides.
-
-    Not the gradients of single weights: only sums of these leave, and clipping's own margin covers the rounding of a sum.
-    """
-    each = problem.records_per_unit
-    own = made_up_features(problem, each)
-    features = mapped(
-        made_up_features(problem, size * each),
-        lambda part: part.roll(seed, 0) * (1.0 + 0.5 * seed) if is_numeric(part) else part.roll(seed, 0),
-    )
-    mine = slice(place * each, (place + 1) * each)
-    features[mine] = own
-    targets = torch.zeros_like(problem.targets[:1]).expand(size * each, *problem.targets.shape[1:]).contiguous()
-    weights = None if problem.members is None else torch.ones(size * each, device=features.device)
-    seen: list[Tensor] = []
-
-    def see(value: Tensor) -> None:
-        if len(value) == len(features):
-            seen.append(value[mine].detach().clone())
-
-    def watch(_module: nn.Module, _inputs: object, output: object) -> None:
-        if isinstance(output, Tensor) and output.dim():
-            see(output)
-            if output.requires_grad:
-                output.register_hook(see)
-
-    hooks = [module.register_forward_hook(watch) for module in problem.network.modules()]
-    try:
-        found = gradients(parameters, Microbatch(features, targets, weights, size, squared_features(features)))
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return [*(layer.squared_norms()[place] for layer in found), *seen]
+    return len(some) == len(others) and all(torch.equal(*pair) for pair in zip(some, others, strict=True))

@@ -9,7 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from typing import Protocol, final
 
 import torch
@@ -124,7 +124,7 @@ class ExplicitGradients(SpectralGradients):
 
     def squared_norms(self) -> Tensor:
         squares = [squared_rows(gradient) for gradient in self._gradients.values()]
-        return squares[0] if len(squares) == 1 else torch.stack(squares).sum(dim=0)
+        return in_order(squares)
 
     def weighted_sum(self, factors: Tensor, sample: int = 0) -> dict[str, Tensor]:
         return {name: weighted_rows(gradient, factors, sample) for name, gradient in self._gradients.items()}
@@ -206,6 +206,15 @@ def converted_parts(units: int, numbers: int, device: torch.device, here: int = 
     """Parts of a few units each, for units of ``numbers`` numbers; at least one part, perhaps empty."""
     together = max(1, at_once_on(device, here) // max(1, numbers))
     return [slice(first, first + together) for first in range(0, max(units, 1), together)]
+
+
+def in_order(values: Sequence[Tensor]) -> Tensor:
+    r"""The sum, added one after the other: numbers at the end as all others.
+
+    A sum over the first axis of a tensor of them, as torch has it, adds the last numbers in another order: where they are units' numbers, a
+    unit's bits would depend on its place.
+    """
+    return reduce(torch.add, values)
 
 
 def exact_sum(rows: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from zetadp.mechanisms.errors import InvalidParameter
-from zetadp.trainer.layers.block_spectra import BlockSpectra
+from zetadp.trainer.layers.block_spectra import BlockSpectra, column_sums
 from zetadp.trainer.layers.circulant import BlockCirculantLinear, blocks_of
 from zetadp.trainer.layers.rules.base import (
     COMBINED,
@@ -84,7 +84,7 @@ class BlockCirculantGradients(WritableGradients):
         positions, own = self._inputs.shape[1], self._spectra.singles + 2 * self._spectra.pairs
         a, g = (squared_rows(rows[:own].flatten(0, 1)).view(own, -1) for rows in (self._factors, self._slopes))
         weight = self._spectra.products_norms(a, g) if positions == 1 else self._sums_norms()
-        of_a, of_g = a.sum(dim=0), g.sum(dim=0)
+        of_a, of_g = column_sums(a), column_sums(g)
         if self._spectra.is_whole:
             of_inputs, of_gradients = of_a, of_g / self._spectra.numbers
         else:
@@ -158,4 +158,4 @@ def _squared_sums(inputs: Tensor, gradients: Tensor) -> Tensor:
     else:
         together = max(1, at_once_on(inputs.device, EXPLICIT_NUMBERS) // (of_a * of_g))
         norms = torch.cat([squared_rows(g.mT @ a.conj()) for a, g in zip(a.split(together), g.split(together), strict=True)])
-    return norms.view(frequencies, units).sum(dim=0)
+    return column_sums(norms.view(frequencies, units))

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from zetadp.trainer.layers.rules.analysis import Analysis
-from zetadp.trainer.layers.rules.base import LayerGradients, SpectralGradients, UnsupportedLayer, Use, squared_rows, weighted_rows
+from zetadp.trainer.layers.rules.base import LayerGradients, SpectralGradients, UnsupportedLayer, Use, in_order, squared_rows, weighted_rows
 from zetadp.trainer.layers.rules.patch_gradients import PatchGradients
 from zetadp.trainer.layers.rules.patches import Geometry, correlated
 from zetadp.trainer.layers.rules.standardised import StandardisedFilters
@@ -112,7 +112,7 @@ def _planes(values: Tensor) -> Tensor:
 def _bias_gradients(gradients: Sequence[Tensor], units: int) -> Tensor:
     """(units, parts * outputs)."""
     sums = [gradient.sum(dim=(2, 3)).reshape(units, -1, gradient.shape[1]).sum(dim=1) for gradient in gradients]
-    return sums[0] if len(sums) == 1 else torch.stack(sums).sum(dim=0)
+    return in_order(sums)
 
 
 @final

@@ -23,7 +23,15 @@ import torch
 from torch import Tensor
 
 from zetadp.trainer.layers.rules.analysis import Analysis
-from zetadp.trainer.layers.rules.base import HIDDEN_BY_UNDERFLOW, adds_little, at_once_on, cancellation, gram_squared_norms, squared_rows
+from zetadp.trainer.layers.rules.base import (
+    HIDDEN_BY_UNDERFLOW,
+    adds_little,
+    at_once_on,
+    cancellation,
+    gram_squared_norms,
+    in_order,
+    squared_rows,
+)
 from zetadp.trainer.layers.rules.correlation import Found, gradients_of, is_taken
 from zetadp.trainer.layers.rules.patches import Correlated, Geometry, by_groups, strips, summed_windows, windows
 
@@ -142,7 +150,7 @@ class PatchGradients:
         """Sums over the positions of each unit's gradients, (units, parts * outputs), where there are no groups."""
         if self.is_looped:
             return self._found.sums
-        return torch.stack([use.gradients.sum(dim=(0, 2, 3)) for use in self._uses]).sum(dim=0)
+        return in_order([use.gradients.sum(dim=(0, 2, 3)) for use in self._uses])
 
     @cached_property
     def _found(self) -> Found:
@@ -179,7 +187,7 @@ class PatchGradients:
         of_parts = (factors.double() if is_exact else factors).split([held.shape[1] for held in self._held])
         rows = ((held.double() if is_exact else held).flatten(2) for held in self._held)
         sums = [torch.matmul(weights.to(own.dtype), own) for weights, own in zip(of_parts, rows, strict=True)]
-        return _added(sums).unflatten(1, self._held[0].shape[2:])
+        return in_order(sums).unflatten(1, self._held[0].shape[2:])
 
     def _sum_of_products(self, factors: Tensor) -> Tensor:
         """(1, parts, groups, places, channels, outputs): one matrix product of what the kernel sees, in the factors' float64."""
@@ -206,11 +214,11 @@ class PatchGradients:
 def explicit(uses: Sequence[Correlated], geometry: Geometry) -> Tensor:
     """(rows, units, parts, groups, columns, channels, outputs): ``columns`` of the kernel in each of its ``rows``, or all in one."""
     if geometry.groups > 1:
-        return folded(_added([by_groups(use, geometry) for use in uses]), geometry)
+        return folded(in_order([by_groups(use, geometry) for use in uses]), geometry)
     if geometry.stride[0] == 1 and geometry.kernel[0] > 1 and uses[0].images.shape[0] < MERGED_RECORDS:
         return folded(strips(uses, geometry), geometry)
     pairs = [windows(use, geometry) for use in uses]
-    return folded(_added([torch.bmm(inputs.flatten(0, 1).mT, gradients.flatten(0, 1)) for inputs, gradients in pairs])[None], geometry)
+    return folded(in_order([torch.bmm(inputs.flatten(0, 1).mT, gradients.flatten(0, 1)) for inputs, gradients in pairs])[None], geometry)
 
 
 def _projected(gradients: Tensor, geometry: Geometry, analysis: Analysis) -> Tensor:
@@ -223,10 +231,6 @@ def _projected(gradients: Tensor, geometry: Geometry, analysis: Analysis) -> Ten
     if rows > 1:
         across = (analysis.axis_matrix(0, flat.dtype) @ across.flatten(1)).unflatten(1, across.shape[1:])
     return across.reshape(len(across), *outer, -1, channels, outputs)
-
-
-def _added(values: Sequence[Tensor]) -> Tensor:
-    return values[0] if len(values) == 1 else torch.stack(list(values)).sum(dim=0)
 
 
 def folded(products: Tensor, geometry: Geometry) -> Tensor:
@@ -260,7 +264,7 @@ def _squares(gradients: Tensor) -> Tensor:
 def _slack(uses: Sequence[Correlated], geometry: Geometry) -> Tensor:
     """Every place of the kernel sees the image at most once."""
     images, gradients = (
-        _added([_lengths(values) for values in of_uses]) for of_uses in zip(*((u.images, u.gradients) for u in uses), strict=True)
+        in_order([_lengths(values) for values in of_uses]) for of_uses in zip(*((u.images, u.gradients) for u in uses), strict=True)
     )
     return cancellation(geometry.places * images, gradients).reshape(-1, geometry.groups).sum(dim=1)
 

@@ -18,7 +18,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from zetadp.trainer.layers.rules.base import doubled
+from zetadp.trainer.layers.rules.base import doubled, in_order
 from zetadp.trainer.layers.rules.patches import Geometry
 from zetadp.trainer.layers.standardised import centred_and_scale
 
@@ -60,4 +60,4 @@ def _sums(values: Tensor) -> Tensor:
     """Over rows, columns and channels, as a product with ones: torch's own sum over axes but the last takes several times longer."""
     rows, *outer, columns, channels, outputs = values.shape
     flat = values.reshape(rows, -1, columns * channels, outputs)
-    return torch.matmul(flat.new_ones(1, columns * channels), flat).sum(dim=0).view(1, *outer, 1, 1, outputs)
+    return in_order(torch.matmul(flat.new_ones(1, columns * channels), flat).unbind()).view(1, *outer, 1, 1, outputs)
