@@ -89,13 +89,13 @@ def _filled(records: Tensor, size: int) -> Tensor:
 
 
 def _keeps_its_bits(front: nn.Sequential, features: Tensor, size: int) -> bool:
-    """Whether a made-up record comes out the same, to the bit, at the first, middle and last place, beside different and larger records."""
-    found = []
-    for seed, place in enumerate((0, size // 2, size - 1)):
-        records = 4 * (seed + 1) * _made_up(features, size, seed + 1)
-        records[place] = _made_up(features, 1, 0)[0]
-        found.append(front(records)[place])
-    return all(torch.equal(found[0], other) for other in found[1:])
+    """Whether all of ``size`` made-up records come out the same, to the bit, at other places and beside different and larger records."""
+    records = _made_up(features, size, 0)
+    found, own = front(records), torch.arange(size - size // 4)
+    order = torch.arange(size)
+    turned = [order.roll(1), order.roll(size // 2), order.flip(0)]
+    larger = torch.cat((records[own.flip(0)], 8 * _made_up(features, size // 4, 1)))
+    return all(torch.equal(front(records[one]), found[one]) for one in turned) and torch.equal(front(larger)[own], found[own.flip(0)])
 
 
 def _made_up(features: Tensor, count: int, seed: int) -> Tensor:
