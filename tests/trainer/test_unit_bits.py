@@ -13,7 +13,7 @@ from zetadp.trainer.layers.rules import standardised
 from zetadp.trainer.layers.standardised import StandardisedConv2d
 from zetadp.trainer.specs.execution_plan import FlatClipping
 
-RECORDS, LOT, MICROBATCH = 150, 24, 64
+RECORDS, LOT, MICROBATCH = 90, 14, 48
 MEMBERS = torch.arange(RECORDS).reshape(-1, 3).masked_fill(torch.arange(RECORDS).reshape(-1, 3) % 15 == 14, -1)
 FIRST_OF_LENET = LayerCase(lambda _: nn.Sequential(StandardisedConv2d(1, 6, 5), nn.Tanh()), (1, 12, 12))
 
@@ -40,21 +40,21 @@ def different(case: LayerCase, members: Tensor | None, samples: int) -> tuple[in
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_units_norm_has_the_same_bits_in_every_sample(name: str) -> None:
-    compared, wrong = different(CASES[name], None, 12)
-    assert compared > 100
+    compared, wrong = different(CASES[name], None, 10)
+    assert compared > 30
     assert not wrong
 
 
 @pytest.mark.parametrize("name", ["Linear, complex", "Conv2d", "ComplexLinear", "StandardisedLinear", "a module without a rule"])
 def test_so_has_a_users(name: str) -> None:
     compared, wrong = different(CASES[name], MEMBERS, 12)
-    assert compared > 100
+    assert compared > 30
     assert not wrong
 
 
 def test_a_first_layer_with_few_channels_has_them_too() -> None:
     compared, wrong = different(FIRST_OF_LENET, None, 25)
-    assert compared > 300
+    assert compared > 100
     assert not wrong
 
 

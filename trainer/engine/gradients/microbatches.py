@@ -31,10 +31,11 @@ MOST_SIZES = 12
 GRADES = 8
 """A lot is about this many steps, so that filling up costs a sixteenth of it on average."""
 
-DEVIATIONS = 2.0
-"""Sizes go up to samples so many standard deviations larger than the lot; what is larger still takes a second microbatch."""
+SMALLER, LARGER = 3.0, 2.0
+"""Sizes are for samples from so many standard deviations below the lot to so many above it: each is probed, which takes time. What is
+larger still takes a second microbatch."""
 
-FEWEST_TURNS, MOST_TURNS, NUMBERS_TURNED = 2, 12, 2**16
+FEWEST_TURNS, MOST_TURNS, NUMBERS_TURNED = 2, 5, 2**16
 """How often units are moved to other places in a probe: more often where they are small, and few of their numbers could differ."""
 
 PASS = 8
@@ -73,17 +74,19 @@ class Sizes:
         r"""Sizes of at most ``most`` units, for samples of about ``lot``, of ``records`` records each.
 
         >>> Sizes.of(1000, 64).each
-        (8, 16, 24, 32, 40, 48, 56, 64, 72, 80)
+        (40, 48, 56, 64, 72, 80)
         >>> Sizes.of(1000, 600).each, Sizes.of(3, 64).each, Sizes.of(32, 24, 8).each
-        ((80, 160, 240, 320, 400, 480, 560, 640, 720), (3,), (4, 8, 12, 16, 20, 24, 28, 32))
+        ((480, 560, 640, 720), (3,), (4, 8, 12, 16, 20, 24, 28, 32))
         """
         least, whole = (rows // math.gcd(rows, records) for rows in (ROWS, WHOLE_ROWS))
         step = least * -(-lot // (least * GRADES))
         if 2 * step > whole:
             step = whole * -(-step // whole)
         step = min(most, step)
-        needed = math.ceil((lot + DEVIATIONS * lot**0.5) / step)
-        return Sizes(tuple(range(step, step * min(most // step, MOST_SIZES, needed) + 1, step)))
+        needed, count = math.ceil((lot + LARGER * lot**0.5) / step), min(most // step, MOST_SIZES)
+        # What is left of a sample after a whole microbatch may be small.
+        first = 1 if count < needed else max(1, math.floor((lot - SMALLER * lot**0.5) / step))
+        return Sizes(tuple(range(step * first, step * min(count, needed) + 1, step)))
 
     @property
     def largest(self) -> int:
@@ -116,7 +119,7 @@ class Sizes:
         r"""Units computed for samples from one standard deviation below ``lot`` to two above it, each microbatch counted as ``PASS`` more.
 
         >>> Sizes((8, 16)).cost(60), Sizes((24, 32, 40, 48, 56, 64, 72, 80)).cost(60)
-        (432, 296)
+        (416, 304)
         """
         total = 0
         for deviations in (-1, 0, 1, 2):
