@@ -94,7 +94,7 @@ MNIST_REAL = Recipe(
 
 def _cifar10(name: str, numbers: Literal["complex", "real_pairs", "real"], printed: tuple[PrintedResult, ...]) -> Recipe:
     titles = {
-        "complex": "CIFAR-10 with complex weights",
+        "complex": "CIFAR-10 with complex weights: at chance with 4000 images and lots of 20",
         "real_pairs": "CIFAR-10 with real weights on real and imaginary channels (R^2n): at chance with 4000 images and lots of 20",
         "real": "CIFAR-10 with real weights (the real-valued baseline): at chance with 4000 images and lots of 20",
     }
