@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import cast, final
 
 import numpy as np
@@ -13,9 +14,12 @@ from torch.func import functional_call  # pyright: ignore[reportPrivateImportUsa
 
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling.source import RandomStream
+from zetadp.trainer.engine.gradients.inputs import is_numeric, mapped
+from zetadp.trainer.engine.gradients.probe import made_up_features, uneven
 from zetadp.trainer.engine.loop import TrainingState
 from zetadp.trainer.engine.metrics import classification_metrics, mean_metrics, reconstruction_rows, row_metrics
 from zetadp.trainer.engine.noise.torch_source import TorchSource
+from zetadp.trainer.engine.products import WholeProducts
 from zetadp.trainer.errors import TrainingDiverged
 from zetadp.trainer.layers.flat_parameters import ParameterLayout, as_real
 from zetadp.trainer.specs.execution_plan import PrivateEvaluation
@@ -24,6 +28,11 @@ from zetadp.trainer.specs.report import MetricValues
 RECORDS_AT_ONCE = 512
 BYTES_AT_ONCE = 2**22
 """Of their features, where so many records would be more."""
+
+STEADY_AT_ONCE = (64, 16, 4, 1)
+"""Private records, of which the first number is taken that leaves made-up records' outputs what they are beside others."""
+OTHERS = (100.0, -100.0)
+"""By what others are larger there."""
 
 
 @final
@@ -38,10 +47,11 @@ class HeldOutRecords:
         self._layout = layout
         self._features = features
         self._targets = targets
+        self._steady: int | None = None
 
     def check_measurable(self) -> None:
         """Before training: raises InvalidParameter if every image to be reconstructed is empty."""
-        if not any(bool(_measurable(targets).any()) for _, targets in self._pieces()):
+        if not any(bool(_measurable(targets).any()) for _, targets in self._pieces(self._at_once)):
             raise InvalidParameter(
                 "evaluation", "none where every held-out image is zero (the relative error isn't defined)", "public_held_out"
             )
@@ -81,13 +91,14 @@ class HeldOutRecords:
     def noisy_accuracy(self, state: TrainingState, evaluation: PrivateEvaluation, stream: Callable[[Tensor], RandomStream]) -> MetricValues:
         r"""The accuracy on private records: the noisy number of correct answers over the public number of records, within [0, 1].
 
-        An output that isn't finite counts as a wrong answer: refusing it would reveal that the record is there.
+        An output that isn't finite counts as a wrong answer: refusing it would reveal that the record is there. One record more changes no
+        other's output in any bit: where two classes' scores are equal but for the last bit, it would change what many records count.
 
         Args:
           stream: gives the one for the noise on this number.
         """
         right = 0
-        for outputs, targets in self._outputs(state):
+        for outputs, targets in self._steady_outputs(state):
             right += int(((outputs.argmax(dim=1) == targets) & outputs.isfinite().all(dim=1)).sum())
         count = torch.tensor([float(right)], dtype=torch.float64)
         noisy = evaluation.mechanism.release(count, TorchSource(stream(count), count.device)).item()
@@ -95,22 +106,63 @@ class HeldOutRecords:
 
     def _outputs(self, state: TrainingState) -> Iterator[tuple[Tensor, Tensor]]:
         """The outputs and the targets of some records at a time."""
+        with self._evaluated(state) as network:
+            for features, targets in self._pieces(self._at_once):
+                yield network(features), targets
+
+    def _steady_outputs(self, state: TrainingState) -> Iterator[tuple[Tensor, Tensor]]:
+        """The same, in which no bit depends on other records: always as many at once, filled up at the end."""
+        with self._evaluated(state) as network, WholeProducts():
+            if self._steady is None:
+                self._steady = next(size for size in STEADY_AT_ONCE if size == 1 or self._is_steady(network, size))
+            for features, targets in self._pieces(self._steady):
+                yield network(_filled(features, self._steady))[: len(targets)], targets
+
+    def _is_steady(self, network: Callable[[Tensor], Tensor], size: int) -> bool:
+        """Whether made-up records have the same outputs, to the bit, at other places and beside others among as many."""
+        records, rows = uneven(made_up_features(self._features, size)), torch.arange(size)
+        found = network(records)
+        if not all(torch.equal(network(_of(records, order)), found[order]) for order in (rows.roll(1), rows.roll(size // 2), rows.flip(0))):
+            return False
+        left, others = rows.flip(0)[: size - size // 4], rows[: size // 4]
+        mixed = [
+            mapped(
+                records, lambda part, factor=factor: torch.cat((part[left], factor * part[others] if is_numeric(part) else part[others]))
+            )
+            for factor in OTHERS
+        ]
+        return all(torch.equal(network(one)[: len(left)], found[left]) for one in mixed)
+
+    @contextmanager
+    def _evaluated(self, state: TrainingState) -> Iterator[Callable[[Tensor], Tensor]]:
+        """The network with this state's parameters."""
         parameters = self._layout.unflatten(state.parameters)
         before = self._network.training
         self._network.eval()
         try:
             with torch.no_grad():
-                for features, targets in self._pieces():
-                    yield functional_call(self._network, parameters, (features,)), targets
+                yield lambda features: functional_call(self._network, parameters, (features,))
         finally:
             self._network.train(before)
 
-    def _pieces(self) -> Iterator[tuple[Tensor, Tensor]]:
+    @property
+    def _at_once(self) -> int:
         each = self._features.dtype.itemsize * math.prod(self._features.shape[1:])
-        some = max(1, min(RECORDS_AT_ONCE, BYTES_AT_ONCE // max(1, each)))
+        return max(1, min(RECORDS_AT_ONCE, BYTES_AT_ONCE // max(1, each)))
+
+    def _pieces(self, some: int) -> Iterator[tuple[Tensor, Tensor]]:
         for first in range(0, len(self._features), some):
             rows = slice(first, min(first + some, len(self._features)))
             yield self._features[rows], self._targets[rows]
+
+
+def _filled(records: Tensor, count: int) -> Tensor:
+    """These records, and zeros up to ``count`` of them."""
+    return mapped(records, lambda part: torch.cat((part, part.new_zeros(count - len(part), *part.shape[1:]))))
+
+
+def _of(records: Tensor, rows: Tensor) -> Tensor:
+    return mapped(records, lambda part: part[rows])
 
 
 def _measurable(targets: Tensor) -> Tensor:

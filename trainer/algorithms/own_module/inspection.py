@@ -72,7 +72,7 @@ def check(module: nn.Module, example: Tensor | tuple[Tensor, ...] | Mapping[str,
         parts: dict[int | str, Tensor] = {**example} if isinstance(example, Mapping) else dict(enumerate(_several(example)))
         features = cast("Tensor", features_of(parts))  # the engine asks several inputs only for what they have
         problem = Problem(tried, _sums, features, torch.zeros(len(features), 1), None)
-        if are_alike(made_up_features(problem, RECORDS)):
+        if are_alike(made_up_features(problem.features, RECORDS)):
             expected = "at least two different records where all inputs are whole numbers, to see whether they are mixed"
             raise InvalidParameter("example", expected, f"{len(features)}, all the same")
         found = tuple(_mixing(problem))
@@ -130,7 +130,7 @@ def _types(module: nn.Module) -> Iterator[Obstacle]:
 
 def _mixing(problem: Problem) -> Iterator[Obstacle]:
     """The first part whose rows move when another record is replaced."""
-    features = made_up_features(problem, RECORDS)
+    features = made_up_features(problem.features, RECORDS)
     own = {name: value.detach().clone() for name, value in problem.network.named_parameters()}
     for training in (True, False):
         for parameters, records in ((own, features), (made_up_parameters(problem.network), uneven(features))):

@@ -101,7 +101,7 @@ def _classes(problem: Problem) -> int | None:
     if problem.targets.dtype != torch.int64 or problem.targets.dim() != 1:
         return None
     with torch.no_grad(), mode(problem.network, training=False):
-        return problem.network(made_up_features(problem, 1)).shape[1]
+        return problem.network(made_up_features(problem.features, 1)).shape[1]
 
 
 def _with_canaries(problem: Problem, count: int, bound: float, classes: int | None) -> Problem:

@@ -110,7 +110,7 @@ def _check_modules(network: nn.Module) -> None:
 
 def _check_outputs(problem: Problem) -> Tensor:
     """Outputs (RECORDS, ...) of made-up records, in the mode the network is in."""
-    network, features = problem.network, made_up_features(problem, RECORDS)
+    network, features = problem.network, made_up_features(problem.features, RECORDS)
     if are_alike(features):
         expected = "at least two different ones, so that it shows whether the network mixes records"
         raise InvalidParameter("features", expected, "records of whole numbers that are all the same")

@@ -214,7 +214,7 @@ class ClippedGradients:
         """
         problem, each = self.problem, self.problem.records_per_unit
         twin, parameters = copy(self), made_up_parameters(problem.network)
-        features = uneven(made_up_features(problem, count * each))
+        features = uneven(made_up_features(problem.features, count * each))
         targets = torch.zeros_like(problem.targets[:1]).expand(len(features), *problem.targets.shape[1:]).contiguous()
         members = None if problem.members is None else torch.arange(len(features), device=features.device).reshape(count, each)
         twin.problem = replace(problem, features=features, targets=targets, members=members)

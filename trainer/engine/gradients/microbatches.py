@@ -143,7 +143,7 @@ class Padding:
     @staticmethod
     def of(problem: Problem) -> Padding:
         """Padding with the data's shape, type and device."""
-        features = made_up_features(problem, 1)
+        features = made_up_features(problem.features, 1)
         return Padding(features, torch.zeros_like(problem.targets[:1]), squared_features(features))
 
     def gathered(self, problem: Problem, units: Tensor, squares: Tensor | None, size: int, replaced: Tensor | None = None) -> Microbatch:
@@ -209,7 +209,7 @@ class Probe:
         self._gradients, self._problem, self._padding = gradients, problem, padding
         self._parameters = made_up_parameters(problem.network)
         self._most = most
-        self._features = uneven(made_up_features(problem, (most + others_of(most)) * problem.records_per_unit))
+        self._features = uneven(made_up_features(problem.features, (most + others_of(most)) * problem.records_per_unit))
         self._numbers = sum(part[: problem.records_per_unit].numel() for part in parts_of(self._features).values())
 
     def __call__(self, size: int) -> Bits | None:

@@ -20,8 +20,8 @@ SEED = 20240601
 """The seed of the made-up records and of every run on them: a network with dropout is compared under the same masks."""
 
 
-def made_up_features(problem: Problem, records: int) -> Tensor:
-    """Standard normal real components with the data's shape, type and device; whole numbers are those of existing, different records."""
+def made_up_features(of: Tensor, records: int) -> Tensor:
+    """Standard normal real components of these features' shape, type and device; whole numbers are those of existing, different records."""
     generator = torch.Generator().manual_seed(SEED)
 
     def made_up(part: Tensor) -> Tensor:
@@ -33,8 +33,8 @@ def made_up_features(problem: Problem, records: int) -> Tensor:
             return torch.randn(shape, generator=generator, dtype=torch.float32).to(part.device, part.dtype)
         return part
 
-    all_numeric = all(is_numeric(part) for part in parts_of(problem.features).values())
-    return mapped(some_rows(problem.features, 1) if all_numeric else _different_rows(problem.features, records), made_up)
+    all_numeric = all(is_numeric(part) for part in parts_of(of).values())
+    return mapped(some_rows(of, 1) if all_numeric else _different_rows(of, records), made_up)
 
 
 def are_alike(records: Tensor) -> bool:
@@ -119,5 +119,5 @@ def draws_masks(problem: Problem) -> bool:
     state = partial(torch.cuda.get_rng_state, device) if device.type == "cuda" else torch.get_rng_state
     with torch.random.fork_rng([device] if device.type == "cuda" else []), mode(problem.network, training=True), torch.no_grad():
         before = state()
-        problem.network(made_up_features(problem, 1))
+        problem.network(made_up_features(problem.features, 1))
         return not torch.equal(before, state())

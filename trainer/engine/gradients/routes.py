@@ -108,7 +108,7 @@ def _each_parameter_has_its_module(network: nn.Module, layers: Sequence[Layer]) 
 
 def _made_up_batch(problem: Problem) -> Microbatch:
     records = UNITS * min(problem.records_per_unit, 2)
-    features = made_up_features(problem, records)
+    features = made_up_features(problem.features, records)
     return Microbatch(features, some_targets(problem, records), None, UNITS, squared_features(features))
 
 
