@@ -67,6 +67,16 @@ def rows(count=ROWS, features=FEATURES, seed=2):
 # --- the code and its sums ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("count", [1, 7, 3003])
+def test_a_number_has_the_same_code_wherever_it_stands(count: int) -> None:
+    """torch's sigmoid doesn't: 67 of 3000 numbers have another last bit by themselves."""
+    numbers = 3.0 * torch.randn(3003, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    whole = statistics.logistic(numbers)
+    assert torch.allclose(whole, torch.sigmoid(numbers), rtol=1e-15, atol=0.0)
+    assert torch.equal(torch.cat([statistics.logistic(part.clone()) for part in numbers.split(count)]), whole)
+    assert torch.equal(statistics.logistic(numbers[1:].clone()), whole[1:])
+
+
 def test_codes_lie_in_the_box_that_the_sensitivity_is_for():
     found = code().values(torch.cat((rows(), torch.zeros(1, FEATURES), torch.ones(1, FEATURES))))
     assert torch.equal(found[:, 0], torch.full((ROWS + 2,), 0.5, dtype=torch.float64))

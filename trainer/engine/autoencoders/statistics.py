@@ -60,7 +60,7 @@ class Code:
         # Feature by feature: a matrix product's rounding of a row may depend on the number of rows, and a neighbour has one less.
         for column, weights in zip(_bounded(records).unbind(dim=1), self.encoder, strict=True):
             entered += column[:, None] * weights
-        return _on_grid((torch.sigmoid(entered) - self.middle) / self.width)
+        return _on_grid((logistic(entered) - self.middle) / self.width)
 
     def sums(self, records: Tensor) -> Tensor:
         r"""sum h t^T, then the upper triangle of sum h h^T, with t = x - 1/2: l n + l (l + 1) / 2 numbers, exact.
@@ -79,6 +79,12 @@ class Code:
         decoder = weights / self.width[:, None]
         decoder[0] = weights[0] - (decoder[1:] * self.middle[1:, None]).sum(dim=0) / CONSTANT
         return decoder
+
+
+def logistic(values: Tensor) -> Tensor:
+    """1 / (1 + e^-v), the same to the bit wherever a number stands: of ``torch.sigmoid`` the last few, which are computed one by one, have
+    other last bits than all others, and one record more moves everybody by a place."""
+    return torch.exp(-values).add_(1.0).reciprocal_()
 
 
 def fitted(released: Tensor, features: int, hidden: int, noise_std: float, ridge: float, expansion: Expansion) -> Tensor:
