@@ -114,6 +114,9 @@ def plain_run(spec: NetworkTraining, plain: Plain, seed: int, device: Device = "
         for rows in torch.randperm(len(features), generator=generator).split(PLAIN_BATCH):
             optimizer.zero_grad()
             losses(network(features[rows]), targets[rows]).mean().backward()
+            for parameter in network.parameters():
+                # RMSprop refuses a lazily conjugated one.
+                parameter.grad = None if parameter.grad is None else parameter.grad.resolve_conj()
             optimizer.step()
             if schedule is not None:
                 schedule.step()
