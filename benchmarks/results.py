@@ -124,7 +124,7 @@ def measure(recipe: Recipe, kept: Kept, seeds: int, keep: Callable[[Kept], None]
     spec, own = recipe.spec, results_of(recipe, kept)
     while len(own["runs"]) < seeds:
         seed, clock = len(own["runs"]), time.process_time if device == "cpu" else time.monotonic
-        # First the one that takes less: what is wrong with it shows before the other is lost.
+        # First the ordinary one: what is wrong with it shows before a private run is lost.
         plain = plain_run(spec, PLAIN.get(recipe.name, DEFAULT), seed, device) if isinstance(spec, NetworkTraining) else {}
         start = clock()
         private, _ = private_run(spec, device)

@@ -14,7 +14,7 @@ from torch.func import functional_call  # pyright: ignore[reportPrivateImportUsa
 
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling.source import RandomStream
-from zetadp.trainer.engine.gradients.inputs import is_numeric, mapped
+from zetadp.trainer.engine.gradients.inputs import mapped
 from zetadp.trainer.engine.gradients.probe import made_up_features, uneven
 from zetadp.trainer.engine.loop import TrainingState
 from zetadp.trainer.engine.metrics import classification_metrics, mean_metrics, reconstruction_rows, row_metrics
@@ -22,17 +22,13 @@ from zetadp.trainer.engine.noise.torch_source import TorchSource
 from zetadp.trainer.engine.products import WholeProducts
 from zetadp.trainer.errors import TrainingDiverged
 from zetadp.trainer.layers.flat_parameters import ParameterLayout, as_real
+from zetadp.trainer.models.front import mixed, steady_size
 from zetadp.trainer.specs.execution_plan import PrivateEvaluation
 from zetadp.trainer.specs.report import MetricValues
 
 RECORDS_AT_ONCE = 512
 BYTES_AT_ONCE = 2**22
 """Of their features, where so many records would be more."""
-
-STEADY_AT_ONCE = (64, 16, 4, 1)
-"""Private records, of which the first number is taken that leaves made-up records' outputs what they are beside others."""
-OTHERS = (100.0, -100.0)
-"""By what others are larger there."""
 
 
 @final
@@ -114,24 +110,13 @@ class HeldOutRecords:
         """The same, in which no bit depends on other records: always as many at once, filled up at the end."""
         with self._evaluated(state) as network, WholeProducts():
             if self._steady is None:
-                self._steady = next(size for size in STEADY_AT_ONCE if size == 1 or self._is_steady(network, size))
+                self._steady = steady_size(network, self._made_up)
             for features, targets in self._pieces(self._steady):
                 yield network(_filled(features, self._steady))[: len(targets)], targets
 
-    def _is_steady(self, network: Callable[[Tensor], Tensor], size: int) -> bool:
-        """Whether made-up records have the same outputs, to the bit, at other places and beside others among as many."""
-        records, rows = uneven(made_up_features(self._features, size)), torch.arange(size)
-        found = network(records)
-        if not all(torch.equal(network(_of(records, order)), found[order]) for order in (rows.roll(1), rows.roll(size // 2), rows.flip(0))):
-            return False
-        left, others = rows.flip(0)[: size - size // 4], rows[: size // 4]
-        mixed = [
-            mapped(
-                records, lambda part, factor=factor: torch.cat((part[left], factor * part[others] if is_numeric(part) else part[others]))
-            )
-            for factor in OTHERS
-        ]
-        return all(torch.equal(network(one)[: len(left)], found[left]) for one in mixed)
+    def _made_up(self, size: int) -> Callable[[Tensor, float], Tensor]:
+        records = uneven(made_up_features(self._features, size))
+        return lambda order, factor: mapped(records, lambda part: mixed(part, order, factor))
 
     @contextmanager
     def _evaluated(self, state: TrainingState) -> Iterator[Callable[[Tensor], Tensor]]:
@@ -159,10 +144,6 @@ class HeldOutRecords:
 def _filled(records: Tensor, count: int) -> Tensor:
     """These records, and zeros up to ``count`` of them."""
     return mapped(records, lambda part: torch.cat((part, part.new_zeros(count - len(part), *part.shape[1:]))))
-
-
-def _of(records: Tensor, rows: Tensor) -> Tensor:
-    return mapped(records, lambda part: part[rows])
 
 
 def _measurable(targets: Tensor) -> Tensor:

@@ -3,6 +3,8 @@ r"""The fixed front of a network, before everything that learns: computed once f
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -42,6 +44,9 @@ FIXED = (
 RECORDS_AT_ONCE = (64, 16, 4, 1)
 """The most that keep a record's bits. Padding costs little of it."""
 
+OTHERS = (100.0, -100.0)
+"""By what others are larger, where records are compared beside them."""
+
 
 def split_front(network: nn.Module) -> tuple[nn.Sequential, nn.Module]:
     r"""The fixed modules that a row begins with, and the rest under its own names; together they are the network.
@@ -73,7 +78,7 @@ def passed_through(front: nn.Sequential, features: Tensor) -> Tensor:
     if not len(front) or not len(features):
         return features
     with torch.no_grad():
-        size = next(size for size in RECORDS_AT_ONCE if size == 1 or _keeps_its_bits(front, features, size))
+        size = steady_size(front, lambda size: partial(mixed, _made_up(features, size)))
         start = front(_filled(features[:size], size))
         # Filled in place: a list of chunks and their concatenation would hold everything twice.
         passed = start.new_empty((len(features), *start.shape[1:]))
@@ -88,21 +93,35 @@ def _filled(records: Tensor, size: int) -> Tensor:
     return torch.cat([records, records.new_zeros((size - len(records), *records.shape[1:]))]) if len(records) < size else records
 
 
-def _keeps_its_bits(front: nn.Sequential, features: Tensor, size: int) -> bool:
-    """Whether all of ``size`` made-up records come out the same, to the bit, at other places and beside different and larger records."""
-    records = _made_up(features, size, 0)
-    found, own = front(records), torch.arange(size - size // 4)
-    order = torch.arange(size)
-    turned = [order.roll(1), order.roll(size // 2), order.flip(0)]
-    if not all(torch.equal(front(records[one]), found[one]) for one in turned):
+def steady_size(network: Callable[[Tensor], Tensor], made_up: Callable[[int], Callable[[Tensor, float], Tensor]]) -> int:
+    r"""How many records may be passed at once: the first of ``RECORDS_AT_ONCE`` in which no bit of a made-up record's output depends on its
+    place or on the others.
+
+    Args:
+      made_up: a number of records -> a function that gives these of them, (count,), the last quarter times a factor.
+    """
+    return next(size for size in RECORDS_AT_ONCE if size == 1 or _keeps_its_bits(network, made_up(size), size))
+
+
+def _keeps_its_bits(network: Callable[[Tensor], Tensor], records: Callable[[Tensor, float], Tensor], size: int) -> bool:
+    """Whether all come out the same at other places, and beside others that are much larger."""
+    rows, own = torch.arange(size), size - size // 4
+    found = network(records(rows, 1.0))
+    if not all(torch.equal(network(records(order, 1.0)), found[order]) for order in (rows.roll(1), rows.roll(size // 2), rows.flip(0))):
         return False
-    mixed = (torch.cat((records[own.flip(0)], factor * _made_up(features, size // 4, 1))) for factor in (100, -100))
-    return all(torch.equal(front(one)[own], found[own.flip(0)]) for one in mixed)
+    order = rows.flip(0)
+    return all(torch.equal(network(records(order, factor))[:own], found[order[:own]]) for factor in OTHERS)
 
 
-def _made_up(features: Tensor, count: int, seed: int) -> Tensor:
+def mixed(records: Tensor, order: Tensor, factor: float) -> Tensor:
+    """These of the records, the last quarter times the factor where they are numbers: whole ones name something."""
+    own, rest = records[order].split((len(order) - len(order) // 4, len(order) // 4))
+    return torch.cat((own, factor * rest if rest.is_floating_point() or rest.is_complex() else rest))
+
+
+def _made_up(features: Tensor, count: int) -> Tensor:
     """Of the data only the shape and type: standard normal real components, and zeros for whole numbers."""
-    shape, generator = (count, *features.shape[1:]), torch.Generator().manual_seed(seed)
+    shape, generator = (count, *features.shape[1:]), torch.Generator().manual_seed(0)
     if features.is_complex():
         drawn = torch.view_as_complex(torch.randn(*shape, 2, generator=generator))
     elif features.is_floating_point():
