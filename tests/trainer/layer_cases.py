@@ -22,7 +22,7 @@ from zetadp.trainer.engine.gradients.per_unit import layers_of
 from zetadp.trainer.engine.gradients.problem import Problem
 from zetadp.trainer.layers.blocks import sequences
 from zetadp.trainer.layers.flat_parameters import as_real
-from zetadp.trainer.layers.planar_linear import PlanarLinear
+from zetadp.trainer.layers.linear import PlanarLinear
 from zetadp.trainer.layers.standardised import (
     StandardisedComplexLinear,
     StandardisedConv1d,

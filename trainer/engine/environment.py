@@ -14,7 +14,7 @@ from torch import nn
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.trainer.engine.products import SETTINGS, put
 from zetadp.trainer.layers.convolution import PlanarConvolution
-from zetadp.trainer.layers.planar_linear import PlanarLinear
+from zetadp.trainer.layers.linear import PlanarLinear
 from zetadp.trainer.specs.base import RuntimeSpec
 from zetadp.version import VERSION
 

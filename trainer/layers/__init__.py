@@ -21,9 +21,8 @@ from zetadp.trainer.layers.convolution import PlanarConv1d, PlanarConv2d, Planar
 from zetadp.trainer.layers.dropout import ComplexDropout, complex_dropout
 from zetadp.trainer.layers.heads import magnitude, magnitude_softmax, real_part
 from zetadp.trainer.layers.initialisation import glorot, he
-from zetadp.trainer.layers.linear import ComplexLinear
+from zetadp.trainer.layers.linear import ComplexLinear, PlanarLinear
 from zetadp.trainer.layers.norms import ComplexGroupNorm, ComplexInstanceNorm, ComplexLayerNorm, whiten
-from zetadp.trainer.layers.planar_linear import PlanarLinear
 from zetadp.trainer.layers.planes import FromPlanes, ToPlanes, from_planes, join, split, to_planes
 from zetadp.trainer.layers.pooling import (
     AdaptiveAveragePool,

@@ -12,8 +12,7 @@ from torch import nn
 from zetadp.trainer.layers.blocks.sequences import TokenEmbedding
 from zetadp.trainer.layers.circulant import BlockCirculantLinear
 from zetadp.trainer.layers.convolution import PlanarConv1d, PlanarConv2d, PlanarConvTranspose2d
-from zetadp.trainer.layers.linear import ComplexLinear
-from zetadp.trainer.layers.planar_linear import PlanarLinear
+from zetadp.trainer.layers.linear import ComplexLinear, PlanarLinear
 from zetadp.trainer.layers.rules.affine import group_norm, layer_norm
 from zetadp.trainer.layers.rules.base import ExplicitGradients, LayerGradients, Rule, UnsupportedLayer, Use, WritableGradients
 from zetadp.trainer.layers.rules.circulant import block_circulant
