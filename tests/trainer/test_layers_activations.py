@@ -17,6 +17,7 @@ from zetadp.trainer.layers import (
     ACTIVATIONS,
     COMPLEX_ACTIVATIONS,
     REAL_ACTIVATIONS,
+    activations,
     cardioid,
     conj_mish,
     from_planes,
@@ -304,3 +305,80 @@ def test_the_loop_refuses_arrays_that_do_not_fit() -> None:
     for arrays in ((one, other), (one, one, other), (one, other, one)):
         with pytest.raises(ValueError, match="other sizes"):
             (gates.COMPILED.cardioid if len(arrays) == 2 else gates.COMPILED.cardioid_pullback)(*arrays)
+
+
+PLACES = [torch.contiguous_format, torch.channels_last]
+
+
+def _curved(function: Callable[[Tensor], Tensor], x: Tensor, along: Tensor) -> tuple[Tensor, Tensor]:
+    x = x.detach().requires_grad_()
+    y = function(x)
+    return y.detach(), torch.autograd.grad(y, x, along)[0]
+
+
+@pytest.mark.parametrize("function", [mish, conj_mish])
+@pytest.mark.parametrize("layout", PLACES, ids=["contiguous", "channels_last"])
+@pytest.mark.parametrize("shape", [(3, 2, 1, 1), (2, 6, 7, 5), (3, 128, 4, 3), (1, 66, 5, 5)])
+def test_mish_by_its_loop_is_its_formula_in_double_precision(
+    monkeypatch: pytest.MonkeyPatch, function: Callable[[Tensor], Tensor], layout: torch.memory_format, shape: tuple[int, ...]
+) -> None:
+    generator = torch.Generator().manual_seed(7)
+    x, along = (20.0 * torch.randn(2, *shape, generator=generator)).unbind()
+    x, along = x.contiguous(memory_format=layout), along / 20.0
+    looped = _curved(function, x, along)
+    monkeypatch.setattr(activations, "WORTH_THREADS", 0)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    for by_one, by_three, truth in zip(looped, _curved(function, x, along), _curved(function, x.double(), along.double()), strict=True):
+        assert by_one.equal(by_three)
+        assert by_one.stride() == truth.stride()
+        torch.testing.assert_close(by_one.double(), truth, rtol=2e-6, atol=2e-6)
+
+
+def test_the_loop_s_mish_is_accurate_to_the_last_bits_over_its_whole_range() -> None:
+    x = torch.linspace(-86.0, 30.0, 300_001)
+    wide = x.double()
+    got, slopes = _curved(mish, x, torch.ones_like(x))
+    truth, true_slopes = _curved(mish, wide, torch.ones_like(wide))
+    assert float(((got - truth) / truth).abs().max()) < 6e-7
+    assert float((slopes - true_slopes).abs().max()) < 4e-7
+
+
+def test_mish_of_native_numbers_is_that_of_planes() -> None:
+    z = _numbers(5, 9).to(torch.complex64)
+    along = _numbers(5, 9).conj().resolve_conj().to(torch.complex64)
+    native, planes = _curved(conj_mish, z, along), _curved(conj_mish, to_planes(z), to_planes(along))
+    for of_native, of_planes in zip(native, planes, strict=True):
+        assert of_native.equal(from_planes(of_planes))
+
+
+@pytest.mark.parametrize("function", [mish, conj_mish])
+def test_mish_of_a_record_has_the_same_bits_wherever_it_stands(function: Callable[[Tensor], Tensor]) -> None:
+    x, along = (3.0 * torch.randn(2, 9, 6, 5, 5, generator=torch.Generator().manual_seed(8))).unbind()
+    for layout in PLACES:
+        alone = _curved(function, x[4:5].contiguous(memory_format=layout), along[4:5])
+        among = _curved(function, x.contiguous(memory_format=layout), along)
+        assert all(one[0].equal(many[4]) for one, many in zip(alone, among, strict=True))
+
+
+def test_mish_at_the_ends_of_what_floats_hold() -> None:
+    x = torch.tensor([0.0, 1e30, -1e30, 20.0, 21.0, -87.5, math.inf, math.nan, -104.0])
+    got, slopes = _curved(mish, x, torch.ones_like(x))
+    assert got[:7].tolist() == [0.0, float(x[1]), 0.0, 20.0, 21.0, 0.0, math.inf]
+    assert got[7].isnan()
+    assert slopes[7].isnan()
+    assert slopes[:7].tolist() == pytest.approx([0.6, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0], abs=1e-6)
+
+
+def test_the_loop_of_mish_refuses_arrays_of_other_sizes() -> None:
+    if gates.COMPILED is None:
+        pytest.skip("no compiled loops (was there a C compiler at the installation?)")
+    x = np.ones(12, np.float32)
+    gates.COMPILED.mish(x, None, x.copy(), 2, 1)
+    for along, out, width in ((None, 11, 0), (x[:11], 12, 0), (None, 12, 4), (None, 12, -1)):
+        with pytest.raises(ValueError, match="other sizes"):
+            gates.COMPILED.mish(x, along, np.ones(out, np.float32), width, 1)
+
+
+def test_conj_mish_refuses_planes_that_are_no_pairs() -> None:
+    with pytest.raises(InvalidParameter, match="planes"):
+        conj_mish(torch.ones(2, 3, 4))

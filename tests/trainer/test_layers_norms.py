@@ -12,7 +12,15 @@ from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
 from zetadp.mechanisms.errors import InvalidParameter
-from zetadp.trainer.layers import ComplexGroupNorm, ComplexInstanceNorm, ComplexLayerNorm, from_planes, to_planes, whiten, whitening
+from zetadp.trainer.layers import (
+    ComplexGroupNorm,
+    ComplexInstanceNorm,
+    ComplexLayerNorm,
+    from_planes,
+    to_planes,
+    whiten,
+    whitening_passes,
+)
 from zetadp.trainer.layers.norms import ComplexNorm
 
 TINY_FLOOR = 1e-12
@@ -199,7 +207,7 @@ def test_results_do_not_depend_on_the_layout_and_on_how_many_records_are_worked_
 ) -> None:
     x, cotangents, norm = _real(5, 8, 3, 4), _real(2, 5, 8, 3, 4)[1], _norms()["group"]
     expected = _slopes(norm, x, cotangents)
-    monkeypatch.setattr(whitening, "BLOCK", 2 * 8 * 12)  # two records, two, and one
+    monkeypatch.setattr(whitening_passes, "BLOCK", 2 * 8 * 12)  # two records, two, and one
     for got, whole in zip(_slopes(norm, x.contiguous(memory_format=layout), cotangents), expected, strict=True):
         torch.testing.assert_close(got, whole, rtol=1e-11, atol=1e-11)
 
@@ -209,3 +217,58 @@ def test_planes_of_half_precision_are_whitened_in_single_precision() -> None:
     y = norm(x)
     torch.testing.assert_close(y, norm(x.detach().float()), rtol=0, atol=0)
     assert torch.autograd.grad(y.sum(), x)[0].dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=["contiguous", "channels_last"])
+@pytest.mark.parametrize(
+    ("channels", "groups", "space"),
+    [(2, 1, (3, 4)), (5, 1, (6, 7)), (16, 4, (3, 3)), (17, 1, (3, 3)), (33, 3, (1, 5)), (64, 16, (5, 7)), (4, 2, (40, 33))],
+)
+def test_loops_and_operations_whiten_alike_and_loops_by_any_number_of_threads(
+    monkeypatch: pytest.MonkeyPatch, layout: torch.memory_format, channels: int, groups: int, space: tuple[int, int]
+) -> None:
+    if whitening_passes.COMPILED is None:
+        pytest.skip("no compiled loops (was there a C compiler at the installation?)")
+    norm = ComplexGroupNorm(groups, channels)
+    with torch.no_grad():
+        norm.weight.copy_(torch.complex(*_real(2, channels)))
+        norm.bias.copy_(torch.complex(*_real(2, channels)))
+    x = (3.0 * _real(5, 2 * channels, *space) + 10.0).float().contiguous(memory_format=layout)
+    cotangents = _real(2, *x.shape)[1].float()
+    looped = _slopes(norm, x, cotangents)
+    monkeypatch.setattr(whitening_passes, "WORTH_THREADS", 0)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    shared = _slopes(norm, x, cotangents)
+    monkeypatch.setattr(whitening_passes, "COMPILED", None)
+    exact = _slopes(norm.double(), x.double(), cotangents.double())
+    for by_one, by_three, truth in zip(looped, shared, exact, strict=True):
+        assert by_one.equal(by_three)
+        assert by_one.stride() == truth.stride()
+        assert float((by_one - truth).abs().max()) <= 1e-5 * float(truth.abs().max())
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=["contiguous", "channels_last"])
+def test_a_record_is_whitened_to_the_same_bits_wherever_it_stands(layout: torch.memory_format) -> None:
+    norm, x = ComplexGroupNorm(4, 20), _real(9, 40, 5, 7).float()
+    cotangents = _real(2, *x.shape)[1].float()
+    alone = _slopes(norm, x[4:5].contiguous(memory_format=layout), cotangents[4:5])
+    for count in (2, 3, 5):
+        among = _slopes(norm, x[5 - count : 5].contiguous(memory_format=layout), cotangents[5 - count : 5])
+        assert all(one[0].equal(many[-1]) for one, many in zip(alone, among, strict=True))
+
+
+def test_loops_refuse_arrays_of_other_sizes() -> None:
+    loops = whitening_passes.COMPILED
+    if loops is None:
+        pytest.skip("no compiled loops (was there a C compiler at the installation?)")
+    x, of_channels, matrix = np.zeros((2, 6, 5), np.float32), np.zeros((2, 6), np.float32), np.zeros((2, 4, 3), np.float32)
+    loops.sums(x, x, of_channels, np.zeros((2, 6, 3), np.float32), 2, 3, 5, False, 1)
+    loops.mapped(x, of_channels, matrix, x, matrix, of_channels, x.copy(), 2, 3, 5, False, 1)
+    for others, means, out in ((None, None, 7), (x, None, 36), (None, of_channels, 12), (x[:1], of_channels, 36), (x, of_channels[:1], 36)):
+        with pytest.raises(ValueError, match="fit their sizes"):
+            loops.sums(x, others, means, np.zeros(out, np.float32), 2, 3, 5, False, 1)
+    for second in ((None, matrix), (x, None), (x, matrix[:1]), (x[:1], matrix)):
+        with pytest.raises(ValueError, match="fit their sizes"):
+            loops.mapped(x, of_channels, matrix, *second, of_channels, x.copy(), 2, 3, 5, False, 1)
+    with pytest.raises(ValueError, match="fit their sizes"):
+        loops.mapped(x, of_channels, matrix, None, None, of_channels, x[:1].copy(), 2, 3, 5, False, 1)

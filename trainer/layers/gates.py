@@ -29,14 +29,19 @@ HALF = {dtype: torch.tensor(0.5, dtype=dtype) for dtype in (torch.float16, torch
 """Made beforehand: making a tensor takes as long as adding it to a small one."""
 
 
-def _compiled() -> Any:
+WORTH_THREADS = 2**17
+"""Numbers from which on a loop in C shares them out: below, starting threads takes as long."""
+
+
+def compiled(name: str) -> Any:
+    """A C module of this folder; None if there was no compiler."""
     try:
-        return import_module("zetadp.trainer.layers._gates")
+        return import_module(f"zetadp.trainer.layers.{name}")
     except ImportError:
         return None
 
 
-COMPILED: Any = _compiled()
+COMPILED: Any = compiled("_gates")
 """The C module; None if there was no compiler."""
 
 
@@ -108,17 +113,19 @@ class _Gated(torch.autograd.Function):
 
 
 def _is_plain_cardioid(gate: Gate, bias: Tensor | None, *values: Tensor) -> bool:
-    """Whether the loop takes these numbers. What torch.func wraps, and what is traced, needs operations that torch knows."""
-    if bias is not None or type(gate) is not Cardioid or torch.jit.is_tracing():
-        return False
-    return all(
+    return bias is None and type(gate) is Cardioid and all(is_plain(value, torch.complex64) and value.is_contiguous() for value in values)
+
+
+def is_plain(value: Tensor, dtype: torch.dtype) -> bool:
+    """Whether loops may take its memory. What torch.func wraps, and what is traced, needs operations that torch knows."""
+    return (
         type(value) is Tensor
-        and value.dtype == torch.complex64
+        and value.dtype == dtype
         and value.device.type == "cpu"
-        and value.is_contiguous()
         and not value.is_conj()
-        and not torch._C._functorch.is_functorch_wrapped_tensor(value)
-        for value in values
+        and not value.is_neg()
+        and not torch._C._functorch.is_functorch_wrapped_tensor(value)  # pyright: ignore[reportAttributeAccessIssue]
+        and not torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage]
     )
 
 

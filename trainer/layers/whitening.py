@@ -9,8 +9,7 @@ pass over memory beside those for mean and S. For a cotangent g of the output, w
   Z = -(V + det R W V W) / (2 trace R), which the eigenbasis of W shows;
 - the cotangent of c is A^T g + (2 / values) Z c, and that of z is this less its mean over the group.
 
-Nothing divides by a difference of eigenvalues, and of the large arrays only z is kept. Layouts of memory stay what they are: the
-channels-last one is that of convolutions, and pools are several times faster in it.
+Nothing divides by a difference of eigenvalues, and of the large arrays only z is kept. Layouts of memory stay what they are.
 
 2 x 2 matrices have their axes first, (2, 2, N, groups or channels): what is done to them are a few elementwise operations.
 """
@@ -18,18 +17,16 @@ channels-last one is that of convolutions, and pools are several times faster in
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, final
 
 import torch
 from torch import Tensor
 
+from zetadp.trainer.layers.whitening_passes import passes_over, working_type
+
 ROUNDING = 2.0**-20
 """Part of a group's variance that is added too: a group on a line has rounding errors across it, which 1 / sqrt(eps) would blow up."""
-
-BLOCK = 2**18
-"""Numbers that are worked on at once on a CPU, so that intermediate results stay in its cache and need no new memory."""
 
 
 @final
@@ -64,21 +61,21 @@ class _Whitening(torch.autograd.Function):
     def forward(planes: Tensor, weight: Tensor | None, bias: Tensor | None, groups: Groups) -> tuple[Tensor, Tensor, Tensor]:
         values = _flat(planes)
         records, parts, _ = values.shape
-        kind = _working_type(values)
+        kind, channels, size = working_type(values), parts // 2, _size(values, groups)
         out = torch.empty_like(values, dtype=kind)
         means = torch.empty(records, 2, groups.count, dtype=kind, device=values.device)
         covariances = torch.empty(records, 2, 2, groups.count, dtype=kind, device=values.device)
-        for rows in _blocks(values):
-            centred = values[rows].to(kind)
-            means[rows] = groups.sums(centred.sum(dim=2).unflatten(1, (2, -1))) / _size(values, groups)
-            centred = centred - _column(groups.spread(means[rows], parts // 2))
-            covariance = _covariance(centred, groups)
+        for rows, passes in passes_over(values):
+            means[rows] = groups.sums(passes.sums()) / size
+            passes.centre(groups.spread(means[rows], channels))
+            p, q, r = (groups.sums(passes.products()) / size).unbind(1)
+            covariance = torch.stack((p, q, q, r)).unflatten(0, (2, 2))
             covariances[rows] = covariance.movedim(2, 0)
-            matrix = groups.spread(_Root.of(covariance, groups.floor).inverse, parts // 2)
+            matrix = groups.spread(_Root.of(covariance, groups.floor).inverse, channels)
             if weight is not None:
                 matrix = _product(_multiplication(weight, rows), matrix)
-            shift = centred.new_zeros(()) if bias is None else _column(_of_rows(torch.stack((bias.real, bias.imag), dim=-2), 2, rows))
-            _add_mapped(shift, matrix, centred, out[rows])
+            shift = out.new_zeros(2, channels) if bias is None else _of_rows(torch.stack((bias.real, bias.imag), dim=-2), 2, rows)
+            passes.map(matrix, shift, out[rows])
         return out.view(planes.shape), means, covariances
 
     @staticmethod
@@ -112,13 +109,12 @@ class _Pullback(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         values, gradients = _flat(planes), _flat(cotangents)
         records, parts, _ = values.shape
-        kind, channels = _working_type(values), parts // 2
+        kind, channels, size = working_type(values), parts // 2, _size(values, groups)
         slopes = torch.empty_like(values, dtype=kind)
         affine = torch.empty(2, 2, records, channels, dtype=kind, device=values.device)
-        for rows in _blocks(values):
-            centred = values[rows].to(kind) - _column(groups.spread(means[rows], channels))
-            gradient = _laid_out_as(centred, gradients[rows])
-            moments, sums = _moments(gradient, centred), gradient.sum(dim=2).unflatten(1, (2, -1)).movedim(1, 0)
+        for rows, passes in passes_over(values):
+            passes.centre(groups.spread(means[rows], channels))
+            moments, sums = passes.moments(gradients[rows])
             root = _Root.of(covariances[rows].movedim(0, 2), groups.floor)
             matrix = inverse = groups.spread(root.inverse, channels)
             of_inverse = moments
@@ -128,12 +124,10 @@ class _Pullback(torch.autograd.Function):
             of_weight = _product(moments, inverse)
             affine[0, :, rows] = torch.stack((of_weight[0, 0] + of_weight[1, 1], of_weight[1, 0] - of_weight[0, 1]))
             affine[1, :, rows] = sums
-            size = _size(values, groups)
             pulled = _transposed(matrix)
             mean = groups.sums((pulled * sums).sum(dim=1)) / size
-            _add_mapped(_column(-groups.spread(mean, channels).movedim(0, 1)), pulled, gradient, slopes[rows])
             of_covariance = root.pullback(groups.sums(of_inverse)) * (2.0 / size)
-            _add_mapped(slopes[rows], groups.spread(of_covariance, channels), centred, slopes[rows])
+            passes.pull(pulled, -groups.spread(mean, channels).movedim(0, 1), groups.spread(of_covariance, channels), slopes[rows])
         of_weight, of_bias = torch.complex(affine[:, 0], affine[:, 1]).unbind()
         return slopes.view(planes.shape).to(planes.dtype), of_weight, of_bias
 
@@ -224,33 +218,9 @@ def _flat(planes: Tensor) -> Tensor:
     return planes.reshape(*planes.shape[:2], math.prod(planes.shape[2:]))
 
 
-def _working_type(values: Tensor) -> torch.dtype:
-    """Statistics, and what they are for, are at least of single precision."""
-    return torch.promote_types(values.dtype, torch.float32)
-
-
 def _size(values: Tensor, groups: Groups) -> int:
     """Numbers in a group."""
     return values.shape[1] // 2 * values.shape[2] // groups.count
-
-
-def _blocks(values: Tensor) -> Iterator[slice]:
-    """Of records."""
-    records = len(values)
-    step = max(1, BLOCK // max(1, values[:1].numel())) if values.device.type == "cpu" else max(1, records)
-    return (slice(start, start + step) for start in range(0, records, step))
-
-
-def _laid_out_as(values: Tensor, others: Tensor) -> Tensor:
-    """``others`` with the type and the strides of ``values``."""
-    if others.dtype == values.dtype and others.stride() == values.stride():
-        return others
-    return torch.empty_like(values).copy_(others)
-
-
-def _column(of_channels: Tensor) -> Tensor:
-    """(N, 2, C), or (2, C), as (N, 2C, 1), or (2C, 1)."""
-    return of_channels.flatten(-2).unsqueeze(-1)
 
 
 def _of_rows(parameter: Tensor, axes: int, rows: slice) -> Tensor:
@@ -274,27 +244,3 @@ def _product(first: Tensor, second: Tensor) -> Tensor:
     if first.ndim < second.ndim:
         first = first.unsqueeze(2)
     return torch.addcmul(first[:, :1] * second[:1], first[:, 1:], second[1:])
-
-
-def _covariance(centred: Tensor, groups: Groups) -> Tensor:
-    """(2, 2, N, groups)."""
-    re, im = centred.unflatten(1, (2, -1)).unbind(1)
-    squares = centred.square().sum(dim=2).unflatten(1, (2, -1))
-    p, r = groups.sums(squares).unbind(1)
-    q = groups.sums((re * im).sum(dim=2))
-    return torch.stack((p, q, q, r)).unflatten(0, (2, 2)) / _size(centred, groups)
-
-
-def _moments(gradient: Tensor, centred: Tensor) -> Tensor:
-    """H[i, j] = sum of g_i c_j over the positions, (2, 2, N, C)."""
-    (g, h), (re, im) = (values.unflatten(1, (2, -1)).unbind(1) for values in (gradient, centred))
-    p, r = (gradient * centred).sum(dim=2).unflatten(1, (2, -1)).unbind(1)
-    return torch.stack((p, (g * im).sum(dim=2), (h * re).sum(dim=2), r)).unflatten(0, (2, 2))
-
-
-def _add_mapped(base: Tensor, matrix: Tensor, values: Tensor, out: Tensor) -> None:
-    """``out`` = base + matrix values, for matrices (2, 2, N, C) and values (N, 2C, positions)."""
-    channels = matrix.shape[-1]
-    torch.addcmul(base, torch.cat((matrix[0, 0], matrix[1, 1]), dim=-1).unsqueeze(-1), values, out=out)
-    out[:, :channels].addcmul_(matrix[0, 1].unsqueeze(-1), values[:, channels:])
-    out[:, channels:].addcmul_(matrix[1, 0].unsqueeze(-1), values[:, :channels])

@@ -13,8 +13,8 @@ from zetadp.trainer.layers import COMPLEX_ACTIVATIONS, ComplexLinear, magnitude,
 from zetadp.trainer.layers.circulant import BlockCirculantLinear as BlockCirculantModule
 from zetadp.trainer.layers.convolution import PlanarConv1d, PlanarConv2d, PlanarConvTranspose2d
 from zetadp.trainer.layers.dropout import ComplexDropout
-from zetadp.trainer.layers.norms import ComplexGroupNorm, ComplexInstanceNorm, ComplexLayerNorm
 from zetadp.trainer.layers.linear import PlanarLinear
+from zetadp.trainer.layers.norms import ComplexGroupNorm, ComplexInstanceNorm, ComplexLayerNorm
 from zetadp.trainer.layers.planes import from_planes, to_planes
 from zetadp.trainer.layers.pooling import adaptive_average_pool, adaptive_max_pool, average_pool, max_pool
 from zetadp.trainer.layers.standardised import StandardisedComplexLinear, StandardisedPlanarConv1d, StandardisedPlanarConv2d
