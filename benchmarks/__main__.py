@@ -11,6 +11,8 @@ import importlib.util
 import os
 import sys
 
+from benchmarks.kept_memory import keep_memory
+
 PARTS = (
     "closed_form",
     "accounting",
@@ -30,9 +32,6 @@ PARTS = (
     "obfuscation",
 )
 
-KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(2**28), "MALLOC_TRIM_THRESHOLD_": str(2**30)}
-"""glibc reads them when a process starts."""
-
 
 def main(parts: tuple[str, ...]) -> None:
     """Writes the report of these parts."""
@@ -48,7 +47,5 @@ if __name__ == "__main__":
     # Before NumPy is imported: one thread for everybody.
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(variable, "1")
-    # Freed memory is kept by the process, for everybody, as in the service's training child: else page faults take much of a step's time.
-    if KEPT_MEMORY.keys() - os.environ.keys():
-        os.execve(sys.executable, [sys.executable, "-m", "benchmarks", *sys.argv[1:]], {**KEPT_MEMORY, **os.environ})  # noqa: S606
+    keep_memory("benchmarks")
     main(tuple(sys.argv[1:]) or PARTS)

@@ -12,6 +12,7 @@ import sys
 
 import torch
 
+from benchmarks.kept_memory import keep_memory
 from benchmarks.recipes import private_run
 from zetadp.trainer.recipes.activations import TABLE_4, on_digits, on_speech
 
@@ -37,4 +38,5 @@ def _spread(values: list[float]) -> str:
 
 
 if __name__ == "__main__":
+    keep_memory("benchmarks.activations")
     main(sys.argv[1:])

@@ -20,6 +20,7 @@ from typing import NotRequired, TypedDict
 
 import torch
 
+from benchmarks.kept_memory import keep_memory
 from benchmarks.recipes import DEFAULT, PLAIN, Device, plain_run, private_run
 from zetadp import accountants
 from zetadp.mechanisms.errors import InvalidParameter
@@ -308,4 +309,5 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    keep_memory("benchmarks.results")
     main(sys.argv[1:])
