@@ -249,7 +249,8 @@ def wait_until(
     while not condition():
         why = hopeless()
         if why is None and time.monotonic() >= deadline:
-            why = f"still not so after {seconds} s"
+            logs = [f"; the log of worker {worker.pid} ends with:\n{worker.log[-LOG_END:]}" for worker in _workers]
+            why = f"still not so after {seconds} s" + "".join(logs)
         if why is not None:
             if condition():  # the last that happened before may have brought it
                 return
@@ -265,7 +266,7 @@ def wait_for_state(client: httpx2.Client, job_id: str, wanted: str) -> None:
         job = client.get(f"/v1/jobs/{job_id}").json()
         return f"the job has ended otherwise: {job}" if job["state"] in FINAL_STATES and job["state"] != wanted else None
 
-    wait_until(lambda: state(client, job_id) == wanted, unless=ended_otherwise)
+    wait_until(lambda: state(client, job_id) == wanted, found=lambda: client.get("/v1/jobs").json(), unless=ended_otherwise)
 
 
 def submit(client: httpx2.Client, order: Order = Order.FINISH, step_seconds: float = 0.01, **changes: object) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.app.jobs_harness import Order, spec, state, submit, wait_until
+from tests.app.jobs_harness import Order, spec, submit, wait_for_state
 from tests.selection import chosen
 from tests.walks.pages import DESK, PHONE, Complaints, Service, give_key
 
@@ -32,7 +32,8 @@ def paths(client: httpx2.Client) -> dict[str, str]:
     body = {"spec": spec(), "runtime": {"microbatch_size": 1, "checkpoint_seconds": 0.01}, "ledger": ledger, "labels": {"ward": "7"}}
     job = client.post("/v1/jobs", json=body).json()["id"]
     failed = submit(client, Order.FAIL)
-    wait_until(lambda: (state(client, job), state(client, failed)) == ("succeeded", "failed"))
+    wait_for_state(client, job, "succeeded")
+    wait_for_state(client, failed, "failed")
     client.post(f"/v1/ledgers/{ledger}/reservations", json={"spend": {"kind": "zcdp", "rho": 0.001}})
     certificate = client.get(f"/v1/jobs/{job}").json()["certificate"]
     return {
