@@ -14,6 +14,7 @@ from tests.data_sets import data_sets
 from zetadp.mechanisms import ComplexGaussian, Gaussian, InvalidParameter, NoiseSource
 from zetadp.trainer import RuntimeSpec, ZetaDpSgd, load_train
 from zetadp.trainer.engine import ClippedGradients, ClippedSum, torch_seed
+from zetadp.trainer.engine.metrics import reconstruction_metrics
 from zetadp.trainer.engine.torch_seed import seed_torch
 from zetadp.trainer.errors import TrainingStopped
 from zetadp.trainer.specs.report import CheckpointWritten, Metrics, RunReport, TrainingEvent
@@ -156,7 +157,10 @@ def test_a_reconstruction_tells_its_own_metrics(tmp_path: Path, monkeypatch: pyt
     spec = _spec(data=data, model=unet, privacy=SLICES, records_per_user=None, evaluation=public, steps=1)
     report = _train(spec, tmp_path)
     assert report.metrics is not None
-    assert set(report.metrics) == {"nmse", "psnr", "ssim"}
+    given = spec.data.read()
+    expected = reconstruction_metrics(given.test_features, given.test_targets)
+    assert set(report.metrics) == {"nmse", "psnr", "ssim", "nmse_of_input", "psnr_of_input", "ssim_of_input"}
+    assert {name: report.metrics[f"{name}_of_input"] for name in ("nmse", "psnr", "ssim")} == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.slow

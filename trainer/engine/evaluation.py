@@ -54,33 +54,38 @@ class HeldOutRecords:
 
     def check_scores(self, state: TrainingState) -> None:
         """Before training: raises InvalidParameter if outputs aren't the scores of classes; looks at one record's shape alone."""
-        shape = tuple(next(self._outputs(state))[0].shape[1:])
+        shape = tuple(next(self._outputs(state))[1].shape[1:])
         if len(shape) != 1:
             raise InvalidParameter("evaluation", "of a module whose outputs are (records, classes)", f"(records, {str(shape)[1:]}")
 
     def metrics(self, state: TrainingState, *, classifies: bool) -> MetricValues:
         r"""The metrics on public records; reconstructions of empty images are left out.
 
+        Beside those of reconstructions are those of the images that the network was given, where there are no better ones without training.
         Images are compared some at a time; of other records all outputs are held at once.
 
         Raises:
           TrainingDiverged: an output isn't finite.
         """
         found: list[dict[str, float]] = []
+        given: list[dict[str, float]] = []
         outputs: list[Tensor] = []
         wanted: list[Tensor] = []
-        for some, targets in self._outputs(state):
+        for features, some, targets in self._outputs(state):
             if not bool(as_real(some).isfinite().all()):
                 raise TrainingDiverged(state.step)
             if targets.is_complex() and not classifies:
                 kept = _measurable(targets)
                 if bool(kept.any()):
-                    found += reconstruction_rows(some[kept].cpu().numpy(), targets[kept].cpu().numpy())
+                    truth = targets[kept].cpu().numpy()
+                    found += reconstruction_rows(some[kept].cpu().numpy(), truth)
+                    given += reconstruction_rows(features[kept].cpu().numpy(), truth) if features.shape == targets.shape else []
             else:
                 outputs.append(some.cpu())
                 wanted.append(targets.cpu())
         if found:
-            return cast("MetricValues", mean_metrics(found))
+            of_input = {f"{name}_of_input": value for name, value in mean_metrics(given).items()} if given else {}
+            return cast("MetricValues", mean_metrics(found) | of_input)
         measure = classification_metrics if classifies else row_metrics
         return cast("MetricValues", measure(torch.cat(outputs).numpy(), torch.cat(wanted).numpy()))
 
@@ -100,14 +105,14 @@ class HeldOutRecords:
         noisy = evaluation.mechanism.release(count, TorchSource(stream(count), count.device)).item()
         return {"accuracy": float(np.clip(noisy / evaluation.units, 0.0, 1.0))}
 
-    def _outputs(self, state: TrainingState) -> Iterator[tuple[Tensor, Tensor]]:
-        """The outputs and the targets of some records at a time."""
+    def _outputs(self, state: TrainingState) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """The features, the outputs and the targets of some records at a time."""
         with self._evaluated(state) as network:
             for features, targets in self._pieces(self._at_once):
-                yield network(features), targets
+                yield features, network(features), targets
 
     def _steady_outputs(self, state: TrainingState) -> Iterator[tuple[Tensor, Tensor]]:
-        """The same, in which no bit depends on other records: always as many at once, filled up at the end."""
+        """Outputs and targets, in which no bit depends on other records: always as many at once, filled up at the end."""
         with self._evaluated(state) as network, WholeProducts():
             if self._steady is None:
                 self._steady = steady_size(network, self._made_up)

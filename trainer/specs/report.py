@@ -24,13 +24,30 @@ from zetadp.trainer.specs.plan_base import PartName
 
 Step = Annotated[int, Strict(), Field(ge=0, le=10**12)]
 
-MetricName = Literal["accuracy", "roc_auc", "f1", "recall", "nmse", "psnr", "ssim", "score", "score_all_zero", "score_column_means"]
-r"""The first four are for classification, the next three for image reconstruction; psnr in decibels, fractions in [0, 1].
+MetricName = Literal[
+    "accuracy",
+    "roc_auc",
+    "f1",
+    "recall",
+    "nmse",
+    "psnr",
+    "ssim",
+    "nmse_of_input",
+    "psnr_of_input",
+    "ssim_of_input",
+    "score",
+    "score_all_zero",
+    "score_column_means",
+]
+r"""The first four are for classification, the next six for image reconstruction; psnr in decibels, fractions in [0, 1].
 
-The last three are for autoencoders: 1 - mean squared error of the outputs, of zeros, and of the held-out columns' own means in their place.
+Those of the input are what an image would have that is taken as it was given to the network, zero-filled: no training is of use below. The last three are for autoencoders: 1 - mean squared error of the outputs, of zeros, and of the held-out columns' own means in their place.
 """
 
 METRICS = {
+    "nmse_of_input": "NMSE of the input instead of the output",
+    "psnr_of_input": "PSNR of the input instead of the output",
+    "ssim_of_input": "SSIM of the input instead of the output",
     "score": "score (1 minus the mean squared error)",
     "score_all_zero": "score of zeros instead of outputs",
     "score_column_means": "score of column means instead of outputs",
