@@ -265,6 +265,12 @@ FIXED_SIZE = {"kind": "fixed_size", "records": 710, "expected_batch_size": 40}
             ),
             ("plain", {"run.arithmetic": ["exact_normal", "probed_gradient_sums"]}, "plan", "run.arithmetic: the certificate says"),
             (
+                "private",
+                {"run.arithmetic": ["probed_gradient_sums", "exact_normal"]},
+                "plan",
+                "such a plan computes by ['probed_gradient_sums', 'probed_counts', 'exact_normal']",
+            ),
+            (
                 "spof_duchi",
                 {"run.arithmetic": ["float64_boxes", "compared_signs", "exact_normal"]},
                 "plan",

@@ -254,6 +254,7 @@ PRECISION = {
 
 ArithmeticName = Literal[
     "probed_gradient_sums",
+    "probed_counts",
     "banded_sums",
     "buffered_sums",
     "float64_sums",
@@ -285,6 +286,10 @@ ARITHMETIC: dict[ArithmeticName, str] = {
         "other bits with other units beside it, or that added more to the sum than the noise is calibrated to; that there is none isn't "
         "proved; where the network drops numbers at random, or records are varied at random, these draws are taken to be as good as "
         "independent: torch's own generator, which isn't cryptographic, makes them from 53 secret bits of each step"
+    ),
+    "probed_counts": (
+        "right answers were counted with held-out records passed always as many at once; before the first count, a test with made-up records "
+        "on that machine showed no output that had other bits at another place, or beside other records; that there is none isn't proved"
     ),
     "banded_sums": (
         "each step's sum was rounded to steps of 2^-24 of the noise's scale or finer, within its sensitivity; products with the "

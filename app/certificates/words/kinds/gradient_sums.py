@@ -66,7 +66,8 @@ class GradientSums(Kind):
     def arithmetic(self) -> tuple[ArithmeticName, ...]:
         strategy = self.plan.strategy
         correlated = () if strategy is None else (wording.CORRELATED_SUMS[strategy.kind],)
-        return ("probed_gradient_sums", *correlated, *wording.variates(self.plan.mechanisms))
+        counted: tuple[ArithmeticName, ...] = () if self.plan.evaluation is None else ("probed_counts",)
+        return ("probed_gradient_sums", *counted, *correlated, *wording.variates(self.plan.mechanisms))
 
     def lines(self, setting: Setting, history: History) -> Iterator[str]:
         plan, sampling = self.plan, self.plan.sampling
