@@ -52,8 +52,8 @@ MRI_RECONSTRUCTION = Recipe(
         largest_user=120,
     ),
     differences=(
-        "in the one run its held-out images had 16.8 dB (SSIM .13), those of ordinary training 18.6 (.22), and the zero-filled images that both "
-        "are given 22.9 (.48)",
+        "in the one run its held-out images had 16.8 dB (SSIM .13), those of ordinary training 18.6 (.22), and the zero-filled images that "
+        "both are given 22.9 (.48)",
         "700 brain slices with simulated phase instead of 41877 knee slices: fastMRI may not be passed on. One slice of 480 is a rate of "
         "2e-3, seventy times the paper's, so lots are 4 and steps 1200 at the same noise",
         "a U-Net of 8 channels instead of 32, to run on a CPU; spec.model.channels=32 is fastMRI's",

@@ -41,7 +41,8 @@ MetricName = Literal[
 ]
 r"""The first four are for classification, the next six for image reconstruction; psnr in decibels, fractions in [0, 1].
 
-Those of the input are what an image would have that is taken as it was given to the network, zero-filled: no training is of use below. The last three are for autoencoders: 1 - mean squared error of the outputs, of zeros, and of the held-out columns' own means in their place.
+Those of the input are what an image would have that is taken as it was given to the network, zero-filled: no training is of use below.
+The last three are for autoencoders: 1 - mean squared error of the outputs, of zeros, and of the held-out columns' own means in their place.
 """
 
 METRICS = {
