@@ -7,9 +7,11 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from uuid import uuid4
+
+from pydantic import ValidationError
 
 from tests.app import fake_preparer
 from zetadp.app.jobs.leases import Executor, Leases
@@ -63,7 +65,8 @@ def preparing_here(uploaded: Path) -> Callable[[], list[str]]:
     def serve() -> None:
         while True:
             connection, _ = listener.accept()
-            with connection, connection.makefile("rwb") as stream, found_by(found_in(uploaded)):
+            # Who asked may be gone, in the middle of its question or before the answer: a worker ends it when its job is cancelled.
+            with suppress(OSError, ValidationError), connection, connection.makefile("rwb") as stream, found_by(found_in(uploaded)):
                 stream.write(_answer(stream.read()).model_dump_json().encode())
 
     threading.Thread(target=serve, name="prepares", daemon=True).start()
