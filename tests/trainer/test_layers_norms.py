@@ -262,11 +262,11 @@ def test_loops_refuse_arrays_of_other_sizes() -> None:
     if loops is None:
         pytest.skip("no compiled loops (was there a C compiler at the installation?)")
     x, of_channels, matrix = np.zeros((2, 6, 5), np.float32), np.zeros((2, 6), np.float32), np.zeros((2, 4, 3), np.float32)
-    loops.sums(x, x, of_channels, np.zeros((2, 6, 3), np.float32), 2, 3, 5, False, 1)
+    loops.sums(x, x, of_channels, np.zeros((2, 6, 3)), 2, 3, 5, False, 1)
     loops.mapped(x, of_channels, matrix, x, matrix, of_channels, x.copy(), 2, 3, 5, False, 1)
     for others, means, out in ((None, None, 7), (x, None, 36), (None, of_channels, 12), (x[:1], of_channels, 36), (x, of_channels[:1], 36)):
         with pytest.raises(ValueError, match="fit their sizes"):
-            loops.sums(x, others, means, np.zeros(out, np.float32), 2, 3, 5, False, 1)
+            loops.sums(x, others, means, np.zeros(out), 2, 3, 5, False, 1)
     for second in ((None, matrix), (x, None), (x, matrix[:1]), (x[:1], matrix)):
         with pytest.raises(ValueError, match="fit their sizes"):
             loops.mapped(x, of_channels, matrix, *second, of_channels, x.copy(), 2, 3, 5, False, 1)

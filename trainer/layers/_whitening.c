@@ -25,6 +25,7 @@ typedef struct { float re[BLOCK], im[BLOCK]; } Block;
 typedef struct {
     const float *values, *others, *means, *matrix, *other_matrix, *shift;
     float *out;
+    double *sums;
     Py_ssize_t channels, positions, first, end;
     int channels_last;
 } Planes;
@@ -142,12 +143,12 @@ WIDE static void sums_of_records(const Planes *all) {
                         for (int i = 0; i < BLOCK; i++) { totals[kind][i] += (double)sums[kind][i]; sums[kind][i] = 0.0f; }
             }
             for (Py_ssize_t kind = 0; kind < kinds; kind++) {
-                float *const out = all->out + (record * kinds + kind) * channels + channel;
+                double *const out = all->sums + (record * kinds + kind) * channels + channel;
                 double total = 0.0;
                 for (int i = 0; i < BLOCK; i++) total += totals[kind][i];
-                if (!all->channels_last) { out[0] = (float)total; continue; }
+                if (!all->channels_last) { out[0] = total; continue; }
                 for (Py_ssize_t i = tile.run; i < tile.width; i++) totals[kind][i % tile.run] += totals[kind][i];
-                for (Py_ssize_t i = 0; i < tile.run; i++) out[i] = (float)totals[kind][i];
+                for (Py_ssize_t i = 0; i < tile.run; i++) out[i] = totals[kind][i];
             }
         }
     }
@@ -216,7 +217,7 @@ static void in_shares(void *(*work)(void *), const Planes *all, Py_ssize_t recor
 static int holds(const Py_buffer *array, Py_ssize_t numbers) { return array->buf != NULL && array->len == numbers * (Py_ssize_t)sizeof(float); }
 static int is_free_or_holds(const Py_buffer *array, Py_ssize_t numbers) { return array->buf == NULL || holds(array, numbers); }
 
-/* sums(values, others, means, out, records, channels, positions, channels_last, threads): others and means may be None. */
+/* sums(values, others, means, out, records, channels, positions, channels_last, threads): others and means may be None; out is double. */
 static PyObject *sums(PyObject *module, PyObject *args) {
     Py_buffer values, others, means, out;
     Py_ssize_t records, channels, positions;
@@ -226,9 +227,9 @@ static PyObject *sums(PyObject *module, PyObject *args) {
         return NULL;
     const Py_ssize_t kinds = means.buf == NULL ? 2 : others.buf == NULL ? 3 : 6, size = 2 * records * channels * positions;
     const int fits = records >= 0 && channels >= 0 && positions >= 0 && holds(&values, size) && is_free_or_holds(&others, size)
-        && is_free_or_holds(&means, 2 * records * channels) && (others.buf == NULL || means.buf != NULL) && holds(&out, kinds * records * channels);
+        && is_free_or_holds(&means, 2 * records * channels) && (others.buf == NULL || means.buf != NULL) && out.len == kinds * records * channels * (Py_ssize_t)sizeof(double);
     if (fits) {
-        const Planes all = {values.buf, others.buf, means.buf, NULL, NULL, NULL, out.buf, channels, positions, 0, 0, channels_last};
+        const Planes all = {values.buf, others.buf, means.buf, NULL, NULL, NULL, NULL, out.buf, channels, positions, 0, 0, channels_last};
         Py_BEGIN_ALLOW_THREADS
         in_shares(sums_in_share, &all, records, some_threads(threads));
         Py_END_ALLOW_THREADS
@@ -253,7 +254,7 @@ static PyObject *mapped(PyObject *module, PyObject *args) {
         && (arrays[3].buf == NULL) == (arrays[4].buf == NULL) && holds(&arrays[5], 2 * of_channels) && holds(&arrays[6], size);
     if (fits) {
         const Planes all = {arrays[0].buf, arrays[3].buf, arrays[1].buf, arrays[2].buf, arrays[4].buf, arrays[5].buf, arrays[6].buf,
-                            channels, positions, 0, 0, channels_last};
+                            NULL, channels, positions, 0, 0, channels_last};
         Py_BEGIN_ALLOW_THREADS
         in_shares(maps_in_share, &all, records, some_threads(threads));
         Py_END_ALLOW_THREADS

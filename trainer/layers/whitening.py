@@ -23,7 +23,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from zetadp.trainer.layers.whitening_passes import passes_over, working_type
+from zetadp.trainer.layers.whitening_passes import passes_over, statistics_type, working_type
 
 ROUNDING = 2.0**-20
 """Part of a group's variance that is added too: a group on a line has rounding errors across it, which 1 / sqrt(eps) would blow up."""
@@ -61,19 +61,19 @@ class _Whitening(torch.autograd.Function):
     def forward(planes: Tensor, weight: Tensor | None, bias: Tensor | None, groups: Groups) -> tuple[Tensor, Tensor, Tensor]:
         values = _flat(planes)
         records, parts, _ = values.shape
-        kind, channels, size = working_type(values), parts // 2, _size(values, groups)
-        out = torch.empty_like(values, dtype=kind)
+        kind, channels, size = statistics_type(values), parts // 2, _size(values, groups)
+        out = torch.empty_like(values, dtype=working_type(values))
         means = torch.empty(records, 2, groups.count, dtype=kind, device=values.device)
         covariances = torch.empty(records, 2, 2, groups.count, dtype=kind, device=values.device)
         for rows, passes in passes_over(values):
             means[rows] = groups.sums(passes.sums()) / size
             passes.centre(groups.spread(means[rows], channels))
             p, q, r = (groups.sums(passes.products()) / size).unbind(1)
-            covariance = torch.stack((p, q, q, r)).unflatten(0, (2, 2))
+            covariance = torch.stack((p, q, q, r)).unflatten(0, (2, 2)).to(kind)
             covariances[rows] = covariance.movedim(2, 0)
             matrix = groups.spread(_Root.of(covariance, groups.floor).inverse, channels)
             if weight is not None:
-                matrix = _product(_multiplication(weight, rows), matrix)
+                matrix = _product(_multiplication(weight, rows).to(kind), matrix)
             shift = out.new_zeros(2, channels) if bias is None else _of_rows(torch.stack((bias.real, bias.imag), dim=-2), 2, rows)
             passes.map(matrix, shift, out[rows])
         return out.view(planes.shape), means, covariances
@@ -109,17 +109,17 @@ class _Pullback(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         values, gradients = _flat(planes), _flat(cotangents)
         records, parts, _ = values.shape
-        kind, channels, size = working_type(values), parts // 2, _size(values, groups)
-        slopes = torch.empty_like(values, dtype=kind)
-        affine = torch.empty(2, 2, records, channels, dtype=kind, device=values.device)
+        kind, channels, size = statistics_type(values), parts // 2, _size(values, groups)
+        slopes = torch.empty_like(values, dtype=working_type(values))
+        affine = torch.empty(2, 2, records, channels, dtype=slopes.dtype, device=values.device)
         for rows, passes in passes_over(values):
             passes.centre(groups.spread(means[rows], channels))
-            moments, sums = passes.moments(gradients[rows])
+            moments, sums = (found.to(kind) for found in passes.moments(gradients[rows]))
             root = _Root.of(covariances[rows].movedim(0, 2), groups.floor)
             matrix = inverse = groups.spread(root.inverse, channels)
             of_inverse = moments
             if weight is not None:
-                turn = _multiplication(weight, rows)
+                turn = _multiplication(weight, rows).to(kind)
                 matrix, of_inverse = _product(turn, inverse), _product(_transposed(turn), moments)
             of_weight = _product(moments, inverse)
             affine[0, :, rows] = torch.stack((of_weight[0, 0] + of_weight[1, 1], of_weight[1, 0] - of_weight[0, 1]))

@@ -26,6 +26,11 @@ def working_type(values: Tensor) -> torch.dtype:
     return torch.promote_types(values.dtype, torch.float32)
 
 
+def statistics_type(values: Tensor) -> torch.dtype:
+    """Of means, covariances and matrices, where subtractions cancel: double precision, which costs a CPU little for these few numbers."""
+    return torch.float64 if values.device.type == "cpu" else working_type(values)
+
+
 class Passes(Protocol):
     """What goes over all numbers of some records' planes. Matrices are (2, 2, N, C); ``moments`` keeps the gradient for ``pull``."""
 
@@ -81,7 +86,7 @@ class _Operations:
         return self._values.sum(dim=2).unflatten(1, (2, -1))
 
     def centre(self, means: Tensor) -> None:
-        self._values = self._values - _column(means)
+        self._values = self._values - _column(means).to(self._values.dtype)
 
     def products(self) -> Tensor:
         re, im = self._values.unflatten(1, (2, -1)).unbind(1)
@@ -117,7 +122,7 @@ class _Loops:
         return self._summed(2, None, None)
 
     def centre(self, means: Tensor) -> None:
-        self._means = means.contiguous().numpy()
+        self._means = means.float().contiguous().numpy()
 
     def products(self) -> Tensor:
         return self._summed(3, None, self._means)
@@ -135,13 +140,13 @@ class _Loops:
 
     def _summed(self, kinds: int, others: Any, means: Any) -> Tensor:
         records, channels, *_ = self._sizes
-        out = torch.empty(records, kinds, channels)
+        out = torch.empty(records, kinds, channels, dtype=torch.float64)
         COMPILED.sums(self._memory, others, means, out.numpy(), *self._sizes)
         return out
 
     def _add(self, matrix: Tensor, others: Any, other_matrix: Tensor | None, shift: Tensor, out: Tensor) -> None:
         records, channels, *_ = self._sizes
-        shifts = shift.expand(records, 2, channels).contiguous().numpy()
+        shifts = shift.float().expand(records, 2, channels).contiguous().numpy()
         of_others = None if other_matrix is None else _of_records(other_matrix)
         COMPILED.mapped(self._memory, self._means, _of_records(matrix), others, of_others, shifts, self._like_values(out), *self._sizes)
 
@@ -152,7 +157,7 @@ class _Loops:
 
 def _of_records(matrix: Tensor) -> Any:
     """(2, 2, N, C) as the loops take it, (N, 4, C)."""
-    return matrix.permute(2, 0, 1, 3).contiguous().numpy()
+    return matrix.float().permute(2, 0, 1, 3).contiguous().numpy()
 
 
 def _blocks(values: Tensor) -> Iterator[slice]:
@@ -176,7 +181,7 @@ def _column(of_channels: Tensor) -> Tensor:
 
 def _add_mapped(base: Tensor, matrix: Tensor, values: Tensor, out: Tensor) -> None:
     """``out`` = base + matrix values, for matrices (2, 2, N, C) and values (N, 2C, positions)."""
-    channels = matrix.shape[-1]
+    channels, base, matrix = matrix.shape[-1], base.to(values.dtype), matrix.to(values.dtype)
     torch.addcmul(base, torch.cat((matrix[0, 0], matrix[1, 1]), dim=-1).unsqueeze(-1), values, out=out)
     out[:, :channels].addcmul_(matrix[0, 1].unsqueeze(-1), values[:, channels:])
     out[:, channels:].addcmul_(matrix[1, 0].unsqueeze(-1), values[:, :channels])
