@@ -47,6 +47,9 @@ ELSEWHERE = {
 }
 """What other benchmarks measure: beginnings of algorithms, and recipes' names."""
 
+NOT_RUN = {"speech_activations": ", hours, and not run: its network, trained as `speech_commands`, is at chance with these data"}
+"""What to say of those that weren't."""
+
 
 INTRODUCTION = """\
 This page shows what each [recipe](papers.md) reaches, beside what its paper prints. `make results` trains every recipe whose data it
@@ -93,7 +96,7 @@ def reason(recipe: Recipe) -> str | None:
     """Why a recipe has no figure here; None if it can be run."""
     for beginning, benchmark in ELSEWHERE.items():
         if recipe.spec.algorithm.startswith(beginning) or recipe.name == beginning:
-            return f"measured by `python -m benchmarks.{benchmark}`"
+            return f"measured by `python -m benchmarks.{benchmark}`{NOT_RUN.get(recipe.name, '')}"
     if not isinstance(recipe.spec, NetworkTraining | Obfuscation):
         return "trainings side by side, whose results a job of it shows"
     try:

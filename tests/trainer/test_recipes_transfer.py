@@ -140,7 +140,7 @@ def test_every_recipe_is_run_for_the_page_of_results_or_measured_by_a_command_th
     reasons = {of.name: reason(of) for of in RECIPES}
     assert reasons["digits"] is None
     assert reasons["obfuscation_digits"] is None
-    assert reasons["speech_activations"] == "measured by `python -m benchmarks.activations --data speech`"
+    assert reasons["speech_activations"].startswith("measured by `python -m benchmarks.activations --data speech`, hours, and not run")
 
 
 def test_the_papers_page_has_figures_only_of_recipes_that_carry_them() -> None:
