@@ -6,23 +6,11 @@
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
-#include <string.h>
+#include "_blocks.h"
 #include "_shares.h"
 
-/* Compiled for what a processor may have. A number's result doesn't depend on its place: every one goes through the same operations, in
-   blocks that are filled up, with real and imaginary parts apart. Side by side, GCC 12 takes a product and a difference together even
-   where it is told not to (-ffp-contract=off), but not in the last numbers of a loop. */
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__)
-#define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define WIDE
-#endif
-
-#define BLOCK 32
 #define SATURATED 20.0f /* tanh(softplus(x)) is 1 from here on, and (n + 2)^2 still fits */
 #define LOWEST -87.0f   /* below, e^x is taken as 0: it would be no normal number */
-
-typedef struct { float re[BLOCK], im[BLOCK]; } Block;
 
 /* Numbers of z, as many as there are, and zeros. */
 static inline void take(Block *block, const float *z, Py_ssize_t count) {
@@ -105,15 +93,6 @@ static inline void slope_of(const float *given, float *out) {
         const float inverse = 1.0f / (n + 2.0f);
         out[i] = n * inverse + 4.0f * x * ((n - power) * inverse * inverse);
     }
-}
-
-static inline void take_row(float *row, const float *x, Py_ssize_t count) {
-    for (Py_ssize_t i = 0; i < BLOCK && count < BLOCK; i++) row[i] = 0.0f;
-    memcpy(row, x, sizeof(float) * (size_t)(count < BLOCK ? count : BLOCK));
-}
-
-static inline void give_row(const float *row, float *out, Py_ssize_t count) {
-    memcpy(out, row, sizeof(float) * (size_t)(count < BLOCK ? count : BLOCK));
 }
 
 WIDE static void all_mishes(const float *restrict x, float *restrict out, Py_ssize_t count) {

@@ -6,20 +6,11 @@
    nor on the registers. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
-#include <string.h>
+#include "_blocks.h"
 #include "_shares.h"
 
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__GLIBC__)
-#define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define WIDE
-#endif
-
-#define BLOCK 32
 #define MOST_SUMS 6
 #define FLUSHED 32 /* how many numbers are added in single precision before their sum is added in double precision */
-
-typedef struct { float re[BLOCK], im[BLOCK]; } Block;
 
 /* What all records share, and the arrays: ``values`` and ``others`` are planes, ``means`` has the 2C of each record. */
 typedef struct {
@@ -52,16 +43,6 @@ static inline Py_ssize_t width_of(const Planes *all, const Tile *tile, Py_ssize_
     if (all->channels_last && tile->width == tile->run) return tile->width;
     const Py_ssize_t left = all->channels_last ? (all->positions * all->channels - step * tile->width) : all->positions - step * BLOCK;
     return left < tile->width ? left : tile->width;
-}
-
-static inline void take_row(float *row, const float *x, Py_ssize_t count) {
-    if (count == BLOCK) { memcpy(row, x, sizeof(float) * BLOCK); return; }
-    for (int i = 0; i < BLOCK; i++) row[i] = i < count ? x[i] : 0.0f;
-}
-
-static inline void give_row(const float *row, float *out, Py_ssize_t count) {
-    if (count == BLOCK) { memcpy(out, row, sizeof(float) * BLOCK); return; }
-    for (Py_ssize_t i = 0; i < count; i++) out[i] = row[i];
 }
 
 static inline void take(Block *block, const float *x, const Tile *tile, Py_ssize_t count) {
