@@ -61,7 +61,7 @@ class HeldOutRecords:
     def metrics(self, state: TrainingState, *, classifies: bool) -> MetricValues:
         r"""The metrics on public records; reconstructions of empty images are left out.
 
-        Beside those of reconstructions are those of the images that the network was given, where there are no better ones without training.
+        Beside a reconstruction's stand those of the image that the network was given: training that stays below them is of no use.
         Images are compared some at a time; of other records all outputs are held at once.
 
         Raises:

@@ -22,7 +22,7 @@ BLOCK = 2**18
 
 
 def working_type(values: Tensor) -> torch.dtype:
-    """Statistics, and what they are for, are at least of single precision."""
+    """What planes are computed in: at least single precision."""
     return torch.promote_types(values.dtype, torch.float32)
 
 
@@ -170,7 +170,7 @@ def _blocks(values: Tensor) -> Iterator[slice]:
 def _laid_out_as(values: Tensor, others: Tensor) -> Tensor:
     """``others`` with the type and the strides of ``values``."""
     if others.dtype == values.dtype and others.stride() == values.stride():
-        return others
+        return others.resolve_neg()
     return torch.empty_like(values).copy_(others)
 
 

@@ -41,7 +41,7 @@ MetricName = Literal[
 ]
 r"""The first four are for classification, the next six for image reconstruction; psnr in decibels, fractions in [0, 1].
 
-Those of the input are what an image would have that is taken as it was given to the network, zero-filled: no training is of use below.
+Those of the input are of the image that the network was given, in the place of its output: training that stays below them is of no use.
 The last three are for autoencoders: 1 - mean squared error of the outputs, of zeros, and of the held-out columns' own means in their place.
 """
 

@@ -288,9 +288,9 @@ ARITHMETIC: dict[ArithmeticName, str] = {
         "independent: torch's own generator, which isn't cryptographic, makes them from 53 secret bits of each step"
     ),
     "probed_counts": (
-        "right answers were counted with held-out records passed always as many at once; before the first count, a test with made-up "
-        "records on that machine showed no output that had other bits at another place, or beside other records; that there is none "
-        "isn't proved"
+        "right answers were counted with held-out records passed always as many at once: one by one, or as many as showed, in a test with "
+        "made-up records on that machine before the first count, no output that had other bits at another place or beside other records; "
+        "that there is none isn't proved"
     ),
     "banded_sums": (
         "each step's sum was rounded to steps of 2^-24 of the noise's scale or finer, within its sensitivity; products with the "
