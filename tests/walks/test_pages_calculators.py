@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -130,6 +131,8 @@ def test_a_form_answers_what_the_api_answers_of_the_event_it_makes(query: str, o
     assert page.locator("#steps tr").count() > 1
     unfold(page, "Share or repeat")
     page.click("#as-event")
+    # The click returns before its page is left, which has answered.
+    page.wait_for_url(re.compile(r"/calculators/event\?"))
     settle(page)
     assert float(headline(page).split(" ")[3]) == shown
 
