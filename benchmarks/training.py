@@ -82,7 +82,7 @@ def private_step(
     descent = Descent(Sgd(learning_rate=LEARNING_RATE), plan.steps, noise_std=0.0, averaging=None)
     site, watch = Site(torch.arange(batch, device=device), FreshRandomness()), NoiseWatch(plan.mechanism)
     loop = PrivateLoop(clipped, clipped.layout, plan, (site,), descent.updated, Alone(), watch=watch)
-    if prefetch and not loop.adds_what_it_draws(torch.float32):
+    if prefetch and not loop.adds_what_it_draws():
         loop = replace(loop, sites=(replace(site, randomness=NoiseAhead(site.randomness, plan.steps)),))
     parameters = clipped.layout.flatten(dict(problem.network.named_parameters()))
     forget_values(problem.network)

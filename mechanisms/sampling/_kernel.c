@@ -405,24 +405,25 @@ static PyObject *released(PyObject *module, PyObject *args) {
 
 #include "_watched.h"
 
-/* watched_part(widest, before, after, kept, first, shift, steps, continues, total, sums): looks at a part of a release from number ``first`` on, which is
-   even. before and after: float32; kept: int8, of all numbers; total: float64, of the first ones. To the 14 sums are added those of the
-   noise after - before with itself, with the last noise in steps, and of that so many places before with it; and those of the first ones. */
+/* watched_part(widest, before, after, kept, first, shift, steps, continues, total, sums, single): looks at a part of a release from number
+   ``first`` on, which is even. before and after: float32 where single, else float64; kept: int8, of all numbers; total: float64, of the first
+   ones. To the 14 sums are added those of the noise after - before with itself, with the last noise in steps, and of that so many places before
+   with it; and those of the first ones. */
 static PyObject *watched_part(PyObject *module, PyObject *args) {
     Py_buffer before, after, kept, total, sums;
     Watched by;
-    int widest;
+    int widest, single;
     (void)module;
     if (!PyArg_ParseTuple(
-            args, "iy*y*w*nnfpw*w*", &widest, &before, &after, &kept, &by.first, &by.shift, &by.steps, &by.continues, &total, &sums
+            args, "iy*y*w*nnfpw*w*p", &widest, &before, &after, &kept, &by.first, &by.shift, &by.steps, &by.continues, &total, &sums, &single
         )) return NULL;
-    const Py_ssize_t count = before.len / 4;
+    const Py_ssize_t count = before.len / (single ? 4 : 8);
     by.kept = kept.buf; by.total = total.buf; by.added = total.len / 8;
     const int fits = after.len == before.len && sums.len == 14 * 8 && by.first >= 0 && by.first % 2 == 0 && by.shift >= 0
         && by.first + count <= kept.len && by.added <= kept.len;
     if (fits) {
         Py_BEGIN_ALLOW_THREADS
-        all_watched(widest, before.buf, after.buf, count, &by, sums.buf);
+        all_watched(widest, before.buf, after.buf, count, &by, sums.buf, single);
         Py_END_ALLOW_THREADS
     }
     PyBuffer_Release(&before); PyBuffer_Release(&after); PyBuffer_Release(&kept); PyBuffer_Release(&total); PyBuffer_Release(&sums);

@@ -1,5 +1,5 @@
 /* A release over its own vector, group by group: noise of a key stream, its rest, a look at it, and only then the numbers themselves. A group
-   of float32 stays in the processor's second cache from its first number to its last look. */
+   stays in the processor's second cache from its first number to its last look. */
 
 /* Two key streams: of words, and of the rest. */
 typedef struct { const uint8_t *key; uint64_t place; } Stream;
@@ -10,14 +10,14 @@ typedef struct { Py_ssize_t together, few; } Groups;
 
 static Py_ssize_t piece(Groups by) { return by.together + by.together % 2 * by.together; }
 
-/* Memory for one piece. */
-typedef struct { float *after; int64_t *place, *cell; double *left; uint64_t *word; Py_ssize_t proposals; } Room;
+/* Memory for one piece; its numbers are of ``size`` bytes: float32 or float64. */
+typedef struct { void *after; Py_ssize_t size; int64_t *place, *cell; double *left; uint64_t *word; Py_ssize_t proposals; } Room;
 
 static int has_all(const Room *room) { return room->after && room->place && room->cell && room->left; }
 
-static Room room_for(Py_ssize_t numbers) {
+static Room room_for(Py_ssize_t numbers, Py_ssize_t size) {
     const size_t count = (size_t)numbers;
-    return (Room){malloc(4 * count), malloc(8 * count), malloc(8 * count), malloc(8 * count), NULL, 0};
+    return (Room){malloc((size_t)size * count), size, malloc(8 * count), malloc(8 * count), malloc(8 * count), NULL, 0};
 }
 
 static void free_room(Room *room) {
@@ -45,7 +45,10 @@ static int add_rest(Encrypt encrypt, Stream *rest, Envelope tables, Room *room, 
     }
     for (Py_ssize_t i = 0; i < found; i++) {
         const double noise = ((double)room->cell[i] + 0.5) * 0x1p-32;
-        room->after[room->place[i] >> 1] = (float)noisy(room->left[i], room->place[i] & 1 ? -noise : noise, by);
+        const double found = noisy(room->left[i], room->place[i] & 1 ? -noise : noise, by);
+        const int64_t at = room->place[i] >> 1;
+        if (room->size == 4) ((float *)room->after)[at] = (float)found;
+        else ((double *)room->after)[at] = found;
     }
     rest->place = from;
     return 0;
@@ -55,24 +58,24 @@ static int add_rest(Encrypt encrypt, Stream *rest, Envelope tables, Room *room, 
    whole pieces, where the next has a number that can't be decided here. -1 where a value isn't finite: such a piece isn't written, but its
    words are taken. */
 static Py_ssize_t all_over(
-    Encrypt encrypt, int widest, Stream *words, Stream *rest, const uint64_t *column, Envelope tables, Groups groups, float *value,
+    Encrypt encrypt, int widest, Stream *words, Stream *rest, const uint64_t *column, Envelope tables, Groups groups, uint8_t *value,
     Py_ssize_t count, Release by, Watched *watched, double *sums, Room *room
 ) {
     Py_ssize_t done = 0;
     while (done < count) {
         const Py_ssize_t whole = piece(groups), some = count - done <= whole + groups.few ? count - done : whole;
-        float *const before = value + done;
+        uint8_t *const before = value + done * room->size;
         const Py_ssize_t found = all_streamed(
-            encrypt, widest, words->key, words->place / 16, column, before, room->after, room->place, room->left, some, by, 1
+            encrypt, widest, words->key, words->place / 16, column, before, room->after, room->place, room->left, some, by, room->size == 4
         );
         if (found >= 0 && add_rest(encrypt, rest, tables, room, found, groups.together, by)) break;
         words->place += (uint64_t)(8 * some);
         if (found < 0) return -1;
         if (sums) {
             watched->first = done;
-            all_watched(widest, before, room->after, some, watched, sums);
+            all_watched(widest, before, room->after, some, watched, sums, room->size == 4);
         }
-        memcpy(before, room->after, (size_t)(4 * some));
+        memcpy(before, room->after, (size_t)(room->size * some));
         done += some;
     }
     return done;
@@ -103,8 +106,9 @@ static void end_look(Look *look) {
 }
 
 /* released_over(way, widest, key, place, rest's key, its place, columns, ends, rectangles, shift, together, few, value, factor, largest,
-   scale, watched) -> how many numbers of value, float32, were released over themselves, from the first on, and the two places behind what was
-   taken of the key streams; -1 where a value isn't finite. watched: () or (kept, shift, steps, continues, total, sums) of ``watched_part``. */
+   scale, single, watched) -> how many numbers of value, float32 where single, else float64, were released over themselves, from the first on,
+   and the two places behind what was taken of the key streams; -1 where a value isn't finite. watched: () or (kept, shift, steps, continues,
+   total, sums) of ``watched_part``. */
 static PyObject *released_over(PyObject *module, PyObject *args) {
     Py_buffer key, own, columns, ends, rectangles, value;
     unsigned long long place, own_place;
@@ -113,15 +117,16 @@ static PyObject *released_over(PyObject *module, PyObject *args) {
     Release by;
     Look look = {0};
     PyObject *watch;
-    int way, widest;
+    int way, widest, single;
     Py_ssize_t done = 0;
     (void)module;
     if (!PyArg_ParseTuple(
-            args, "iiy*Ky*Ky*y*y*innw*dddO!", &way, &widest, &key, &place, &own, &own_place, &columns, &ends, &rectangles, &tables.shift,
-            &groups.together, &groups.few, &value, &by.factor, &by.largest, &by.scale, &PyTuple_Type, &watch
+            args, "iiy*Ky*Ky*y*y*innw*dddpO!", &way, &widest, &key, &place, &own, &own_place, &columns, &ends, &rectangles, &tables.shift,
+            &groups.together, &groups.few, &value, &by.factor, &by.largest, &by.scale, &single,
+            &PyTuple_Type, &watch
         )) return NULL;
     look_with(watch, &look);
-    const Py_ssize_t count = value.len / 4;
+    const Py_ssize_t size = single ? 4 : 8, count = value.len / size;
     const int fits = has_room_for(&look, count) && key.len == 32 && own.len == 32 && way > 0 && way <= ways_here()
         && columns.len == COLUMNS * 8 && ends.len == (REST + 1) * 8 && rectangles.len == REST * 8 && place % 16 == 0 && groups.together > 0
         && groups.few >= 0;
@@ -132,7 +137,7 @@ static PyObject *released_over(PyObject *module, PyObject *args) {
         tables.end = ends.buf; tables.rectangle = rectangles.buf;
         Py_BEGIN_ALLOW_THREADS
         const Py_ssize_t largest = piece(groups) + groups.few;
-        room = room_for(count < largest ? count : largest);
+        room = room_for(count < largest ? count : largest, size);
         has_room_for_all = has_all(&room);
         if (has_room_for_all)
             done = all_over(

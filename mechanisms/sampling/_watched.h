@@ -193,23 +193,37 @@ static int takes_eight(Py_ssize_t first, Py_ssize_t count, const Watched *by) {
 }
 #endif
 
-
-/* ``widest``: at most so many numbers of double precision in a register. */
-static void all_watched(int widest, const float *before, const float *after, Py_ssize_t count, const Watched *by, double *sums) {
+/* A chunk of at most ADDED_SINGLE numbers, float32. */
+static void chunk_watched(int widest, const float *before, const float *after, Py_ssize_t first, Py_ssize_t count, const Watched *by, double *sums) {
+    const Py_ssize_t added = by->added - first < count ? by->added - first : count;
 #ifdef WIDE_REGISTERS
-    const int wide = widest >= 8 && __builtin_cpu_supports("avx512f"), half_wide = widest >= 4 && __builtin_cpu_supports("avx2");
+    if (widest >= 8 && __builtin_cpu_supports("avx512f") && takes_sixteen(first, count, by))
+        sixteen_watched(before, after, first, count, by, sums);
+    else if (widest >= 4 && __builtin_cpu_supports("avx2") && takes_eight(first, count, by))
+        eight_watched(before, after, first, count, by, sums);
+    else
 #else
     (void)widest;
 #endif
+    some_watched(before, after, first, count, by, sums);
+    if (added > 0) some_added(before, after, first, added, by, sums);
+}
+
+/* The noise between two vectors of float64, as float32. */
+WIDE static void narrowed(const double *restrict before, const double *restrict after, float *restrict noise, Py_ssize_t count) {
+    for (Py_ssize_t i = 0; i < count; i++) noise[i] = (float)(after[i] - before[i]);
+}
+
+/* ``widest``: at most so many numbers of double precision in a register. before and after: float32 where single, else float64. */
+static void all_watched(int widest, const void *before, const void *after, Py_ssize_t count, const Watched *by, double *sums, int single) {
+    static const float zeros[ADDED_SINGLE];
+    float noise[ADDED_SINGLE];
     for (Py_ssize_t start = 0; start < count; start += ADDED_SINGLE) {
         const Py_ssize_t some = count - start < ADDED_SINGLE ? count - start : ADDED_SINGLE, first = by->first + start;
-        const Py_ssize_t added = by->added - first < some ? by->added - first : some;
-#ifdef WIDE_REGISTERS
-        if (wide && takes_sixteen(first, some, by)) sixteen_watched(before + start, after + start, first, some, by, sums);
-        else if (half_wide && takes_eight(first, some, by)) eight_watched(before + start, after + start, first, some, by, sums);
-        else
-#endif
-        some_watched(before + start, after + start, first, some, by, sums);
-        if (added > 0) some_added(before + start, after + start, first, added, by, sums);
+        if (single) chunk_watched(widest, (const float *)before + start, (const float *)after + start, first, some, by, sums);
+        else {
+            narrowed((const double *)before + start, (const double *)after + start, noise, some);
+            chunk_watched(widest, zeros, noise, first, some, by, sums);
+        }
     }
 }

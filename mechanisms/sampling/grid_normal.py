@@ -184,12 +184,12 @@ def draw_streamed(numbers: NDArray[np.float64], key: bytes, block: int, rest: Ke
 
 
 def released_over(
-    value: NDArray[np.float32], by: tuple[float, float, float], words: KeyStream, rest: KeyStream, watched: kernel.Watched | None
+    value: NDArray[Any], by: tuple[float, float, float], words: KeyStream, rest: KeyStream, watched: kernel.Watched | None
 ) -> int:
     r"""``streamed`` over the value itself, which is looked at in the same pass, identical to the bit.
 
     Args:
-      value: (count,), contiguous, of more than ``grid.FEW`` numbers.
+      value: (count,), contiguous, float32 or float64, of more than ``grid.FEW`` numbers.
       by: factor, largest and scale.
       words, rest: both in the kernel (``kernel.ciphers``).
     Returns:

@@ -220,7 +220,7 @@ def released_over(
     columns: Columns,
     tables: Tables,
     together: int,
-    value: NDArray[np.float32],
+    value: NDArray[Any],
     by: tuple[float, float, float],
     watched: Watched | None,
 ) -> tuple[int, int, int]:
@@ -229,7 +229,7 @@ def released_over(
     Args:
       words, rest: places in two key streams, of the words (a whole number of blocks) and of the rest.
       together: the rest of so many numbers is drawn at once.
-      value: (count,), contiguous, of more than ``grid.FEW`` numbers.
+      value: (count,), contiguous, of a type of ``KINDS``, of more than ``grid.FEW`` numbers.
       by: factor, largest and scale, as of ``released``.
     Returns:
       how many numbers, from the first on, were released: all, or an even number of whole groups where one behind them can't be decided
@@ -237,12 +237,14 @@ def released_over(
       may be released. And the places behind what was taken of both streams, which must be told of it even then.
     """
     looks = () if watched is None else watched
-    return COMPILED.released_over(ciphers(), WIDEST, *words, *rest, columns, *tables, together, FEW, value, *by, looks)
+    return COMPILED.released_over(
+        ciphers(), WIDEST, *words, *rest, columns, *tables, together, FEW, value, *by, value.dtype == np.float32, looks
+    )
 
 
 def watched_part(
-    before: NDArray[np.float32],
-    after: NDArray[np.float32],
+    before: NDArray[Any],
+    after: NDArray[Any],
     kept: NDArray[np.int8],
     first: int,
     shift: int,
@@ -254,7 +256,8 @@ def watched_part(
     r"""Looks at the noise after - before of a part of a release.
 
     Args:
-      before, after: (count,), contiguous; the release's numbers from number ``first`` on, which is even.
+      before, after: (count,), contiguous, both of one type of ``KINDS``; the release's numbers from number ``first`` on, which is even. Their
+        difference is looked at as float32.
       kept: (numbers of the release,): where ``continues`` the last release's noise, in ``whole_steps``; overwritten by this one's.
       shift: how many places apart the noise is multiplied with itself.
       steps: in the unit of the noise.
@@ -265,9 +268,10 @@ def watched_part(
         at odd places.
     """
     if COMPILED is not None:
-        COMPILED.watched_part(WIDEST, before, after, kept, first, shift, steps, continues, total, sums)
+        single = before.dtype == np.float32
+        COMPILED.watched_part(WIDEST, before, after, kept, first, shift, steps, continues, total, sums, single)
         return
-    noise, end = after - before, first + len(before)
+    noise, end = (after - before).astype(np.float32, copy=False), first + len(before)
     sums[:4] += _products(noise, noise)
     if continues:
         sums[4:8] += _products(noise, kept[first:end])

@@ -200,8 +200,8 @@ class RandomStream:
         released = grid_normal.streamed(flat, factor, largest, scale, self._stream.secret, block, beside._stream)
         return released.reshape(value.shape)
 
-    def released_over(self, value: NDArray[np.float32], by: tuple[float, float, float], watched: kernel.Watched | None) -> int:
-        r"""``released_normal`` over a vector itself, (count,), looked at in the same pass (``kernel.watched_part``).
+    def released_over(self, value: NDArray[Any], by: tuple[float, float, float], watched: kernel.Watched | None) -> int:
+        r"""``released_normal`` over a vector itself, (count,), float32 or float64, looked at in the same pass (``kernel.watched_part``).
 
         Returns:
           how many of its numbers were released, from the first on: all, or an even number of them, and then more than ``grid.FEW`` are left

@@ -69,13 +69,14 @@ def test_noise_added_at_once_is_the_same_in_every_part_of_the_kernel(kind, by, m
 @pytest.mark.parametrize(
     ("numbers", "shift"), [(20_000, 10_000), (16_384, 4_101), (9_001, 4_500), (8_192, 4_096), (300, 31), (64, 1), (1, 1)]
 )
-def test_noise_is_watched_alike_in_every_part_of_the_kernel(numbers, shift, monkeypatch):
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+def test_noise_is_watched_alike_in_every_part_of_the_kernel(kind, numbers, shift, monkeypatch):
     """Sixteen or eight numbers at once where the processor can, to the bit the other loops; NumPy adds in another order."""
     if kernel.COMPILED is None:
         pytest.skip("no compiled kernel: NumPy is all there is")
     generator = np.random.default_rng(numbers)
-    before = generator.normal(size=numbers).astype(np.float32)
-    after = before + (4.0 * generator.normal(size=numbers)).astype(np.float32)
+    before = generator.normal(size=numbers).astype(kind)
+    after = before + (4.0 * generator.normal(size=numbers)).astype(kind)
     last = generator.integers(-127, 128, numbers).astype(np.int8)
 
     def watched(continues):
@@ -110,6 +111,7 @@ def test_the_kernel_refuses_arrays_that_do_not_fit():
     kernel.watched_part(single, single, kept, 0, 1, 1.0, True, sums[:2], sums)
     for before, of_all, first, shift, total, into in (
         (single[1:], kept, 0, 1, sums[:2], sums),
+        (np.zeros(3), kept, 0, 1, sums[:2], sums),
         (single, kept[1:], 0, 1, sums[:2], sums),
         (single, kept, 2, 1, sums[:2], sums),
         (single, np.zeros(9, np.int8), 1, 1, sums[:2], sums),
@@ -119,7 +121,7 @@ def test_the_kernel_refuses_arrays_that_do_not_fit():
         (single, kept, 0, 1, sums[:2], sums[1:]),
     ):
         with pytest.raises(ValueError, match="other sizes"):
-            kernel.COMPILED.watched_part(8, before, single, of_all, first, shift, 1.0, True, total, into)
+            kernel.COMPILED.watched_part(8, before, single, of_all, first, shift, 1.0, True, total, into, True)
     table = grid_normal.table()
     with pytest.raises(ValueError, match="other sizes"):
         kernel.COMPILED.noised(8, np.zeros(3, "<u8"), table.columns, single, single[1:], np.zeros(3, np.int64), 1.0, 1.0, 1.0, True)

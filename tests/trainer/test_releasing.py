@@ -169,9 +169,10 @@ def _let_kernel_release(pieces: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("numbers", thinned([40, 66, 67, 116, 117, 133, 200, 201, 215, 216, 217, 1001], every=5))
 @pytest.mark.parametrize("together", [25, 50])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("mechanism", [*PARTED, *WHOLE], ids=["real", "circular", "uneven", "correlated"])
 def test_a_release_over_its_vector_is_the_release_to_the_bit(
-    mechanism: Gaussian | ComplexGaussian, together: int, numbers: int, monkeypatch: pytest.MonkeyPatch
+    mechanism: Gaussian | ComplexGaussian, dtype: torch.dtype, together: int, numbers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In one part or in many, the last of which may be longer, so that none is of few numbers; what is watched is the whole noise."""
     _let_kernel_release(0, monkeypatch)
@@ -186,7 +187,7 @@ def test_a_release_over_its_vector_is_the_release_to_the_bit(
         seen(before, after, first)
 
     monkeypatch.setattr(watch, "see_part", noted)
-    vector = 50.0 * torch.randn(numbers, generator=torch.Generator().manual_seed(numbers))
+    vector = 50.0 * torch.randn(numbers, generator=torch.Generator().manual_seed(numbers), dtype=dtype)
     expected = release(mechanism, vector, _source())
     own = vector.clone()
     found = releasing.released_over(mechanism, own, _source(), watch, 0)
@@ -208,9 +209,10 @@ def test_a_release_over_its_vector_is_the_release_to_the_bit(
 @pytest.mark.parametrize("numbers", [67, 117, 133, 201, 216, 1000, 1001])
 @pytest.mark.parametrize("together", [25, 50])
 @pytest.mark.parametrize("pieces", [0, 1, 2, 100])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("mechanism", PARTED, ids=["real", "circular"])
 def test_a_release_in_one_call_is_that_in_parts(
-    mechanism: Gaussian | ComplexGaussian, pieces: int, together: int, numbers: int, monkeypatch: pytest.MonkeyPatch
+    mechanism: Gaussian | ComplexGaussian, dtype: torch.dtype, pieces: int, together: int, numbers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To the bit, and so is what is watched, wherever the kernel leaves off; the next numbers come from the same place."""
     monkeypatch.setattr(releasing, "PART", 100)
@@ -220,7 +222,8 @@ def test_a_release_in_one_call_is_that_in_parts(
         stream, draws = RandomStream.from_seed(numbers, "in one call"), torch.Generator().manual_seed(numbers)
         source = TorchSource(stream, CPU)
         # An odd number of words ends within a block: the second release is in parts, whatever the kernel can.
-        found = [releasing.released_over(mechanism, torch.randn(numbers, generator=draws), source, watch, 0) for _ in range(2)]
+        vectors = [torch.randn(numbers, generator=draws, dtype=dtype) for _ in range(2)]
+        found = [releasing.released_over(mechanism, vector, source, watch, 0) for vector in vectors]
         return found, stream.key()
 
     whole, parted = NoiseWatch(mechanism), NoiseWatch(mechanism)

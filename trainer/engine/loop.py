@@ -321,9 +321,9 @@ class PrivateLoop:
         """The type of a released vector, for that of the parameters."""
         return torch.float64 if parameters == torch.float64 or self.plan.strategy is not None else self._dtype
 
-    def adds_what_it_draws(self, parameters: torch.dtype) -> bool:
+    def adds_what_it_draws(self) -> bool:
         """Whether a processor adds noise in the pass that draws it: what was drawn ahead would go to memory and back."""
-        if kernel.ciphers() == 0 or self.shares is not None or self.released_dtype(parameters) != torch.float32:
+        if kernel.ciphers() == 0 or self.shares is not None:
             return False
         numbers = releasing.numbers(self.plan.clipping, self._coordinates)
         return releasing.takes_parts(self.plan.mechanism, numbers, self.sites[0].units.device)

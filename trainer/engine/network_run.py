@@ -18,7 +18,6 @@ from zetadp.trainer.data import DataSet, DataSetOnDisk
 from zetadp.trainer.data.splits import Keys, record_keys
 from zetadp.trainer.engine.gradients.augmented import with_variants
 from zetadp.trainer.engine.gradients.canaries import Canaries, with_canaries
-from zetadp.trainer.engine.gradients.checks import DOUBLE
 from zetadp.trainer.engine.gradients.clipping import ClippedGradients
 from zetadp.trainer.engine.gradients.contributions import check_contributions
 from zetadp.trainer.engine.gradients.marks import Marks
@@ -218,8 +217,7 @@ class PreparedNetwork(PreparedRun):
         loop.check_sites()
         loop.check_noise()
         # A single site's next noise is drawn during its step. For a federation this would hold every node's noise at once.
-        dtype = torch.float64 if any(one.dtype in DOUBLE for one in loaded.network.parameters()) else torch.float32
-        is_ahead = len(sites) == 1 and not sites[0].randomness.binds_noise and not loop.adds_what_it_draws(dtype)
+        is_ahead = len(sites) == 1 and not sites[0].randomness.binds_noise and not loop.adds_what_it_draws()
         self._ahead = NoiseAhead(sites[0].randomness, plan.steps) if is_ahead else None
         self._loop = loop if self._ahead is None else replace(loop, sites=(replace(sites[0], randomness=self._ahead),))
 

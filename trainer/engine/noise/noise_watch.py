@@ -99,7 +99,8 @@ class NoiseWatch:
           released: the same reals after it.
           place: where the noise was drawn, if several places release in turn, each with its own noise.
         """
-        if self.takes_parts_of(vector, place) and self.takes_parts_of(released, place) and vector.shape == released.shape:
+        is_alike = vector.shape == released.shape and vector.dtype == released.dtype
+        if is_alike and self.takes_parts_of(vector, place) and self.takes_parts_of(released, place):
             self.begin(vector, place)
             self.see_part(vector, released, 0)
             self.end(place)
@@ -115,8 +116,8 @@ class NoiseWatch:
 
     def takes_parts_of(self, vector: Tensor, place: int = 0) -> bool:
         """Whether a release of this vector may be looked at a part at a time: see ``begin``."""
-        fits = vector.dtype == torch.float32 and vector.dim() == 1 and vector.device.type == "cpu" and vector.is_contiguous()
-        return fits and self._passes is not None and place == self._last_place
+        fits = vector.dim() == 1 and vector.device.type == "cpu" and vector.is_contiguous()
+        return fits and self._passes is not None and self._passes.takes(vector.dtype) and place == self._last_place
 
     def begin(self, vector: Tensor, place: int) -> None:
         """Before the parts of one release, ``see_part`` in their order; ``end`` follows. Only the vector's shape is looked at."""

@@ -156,7 +156,8 @@ def takes_parts(mechanism: ComplexGaussian | Gaussian | Laplace, length: int, de
 
 def _released_at_once(mechanism: ComplexGaussian | Gaussian, vector: Tensor, source: NoiseSource[Tensor], watch: NoiseWatch | None) -> int:
     """How many numbers of the vector, from the first on, the kernel releases over themselves and looks at, in one call: mostly all."""
-    if not isinstance(source, TorchSource) or vector.dtype != torch.float32 or (mechanism.is_complex and len(vector) % 2):
+    is_odd = mechanism.is_complex and len(vector) % 2 == 1
+    if not isinstance(source, TorchSource) or vector.dtype not in (torch.float32, torch.float64) or is_odd:
         return 0
     return source.released_over(vector, mechanism.on_grid(len(vector)), None if watch is None else watch.watched)
 

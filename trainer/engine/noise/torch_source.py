@@ -72,7 +72,7 @@ class TorchSource:
         return self._observed(torch.from_numpy(there).to(value.device))
 
     def released_over(self, value: Tensor, by: tuple[float, float, float], watched: kernel.Watched | None) -> int:
-        """``RandomStream.released_over`` for a vector, (count,), float32; 0 on an accelerator."""
+        """``RandomStream.released_over`` for a vector, (count,), float32 or float64; 0 on an accelerator."""
         return 0 if self._by_torch else self._stream.released_over(value.detach().numpy(), by, watched)
 
     def _observed(self, released: Tensor) -> Tensor:

@@ -23,6 +23,9 @@ from zetadp.trainer.engine.noise.added_up import AddedUp
 STEPS = 16
 """In a scale of the noise; a byte holds up to 8 scales, which larger numbers count as."""
 
+LARGEST_SCALE = 2.0**40
+"""Noise of a vector of float64 is looked at as float32, whose squares and sums have room up to this scale and down to its inverse."""
+
 NEARLY_CIRCULAR = 0.25
 """From this ratio on (complex noise's least deviation to its greatest), float32 sums keep the smaller one's digits."""
 
@@ -77,8 +80,12 @@ class Passes:
             self._total = (torch.view_as_real(total).view(-1) if self._each == 2 else total).numpy()
         return kept
 
+    def takes(self, dtype: torch.dtype) -> bool:
+        """Whether vectors of this type are looked at so."""
+        return dtype == torch.float32 or (dtype == torch.float64 and 1.0 <= self._scale * LARGEST_SCALE <= LARGEST_SCALE**2)
+
     def see(self, before: Tensor, after: Tensor, first: int) -> None:
-        """A part, from number ``first`` on, which is even: float32, contiguous, and after those before."""
+        """A part, from number ``first`` on, which is even: of one type that is taken, contiguous, and after those before."""
         count = min(len(before), self._draws * self._each - first)
         one, other = before.detach()[:count].numpy(), after.detach()[:count].numpy()
         kernel.watched_part(one, other, self._kept, first, self._shift, STEPS / self._scale, self._continues, self._total, self._sums)
