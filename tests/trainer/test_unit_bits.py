@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -74,3 +78,20 @@ def test_layers_are_added_in_the_same_order_for_every_unit(units: int) -> None:
     squares = torch.rand(12, units).square()
     columns = [lengths(squares[:, unit : unit + 1].clone()) for unit in range(units)]
     assert torch.equal(lengths(squares), torch.cat(columns))
+
+
+PRODUCTS = """
+import torch
+import zetadp.trainer.engine.products
+torch.manual_seed(1)
+some, others = torch.randn(24, 9, 9), torch.randn(24, 9, 5)
+order = torch.randperm(24)
+assert torch.equal(torch.bmm(some, others)[order], torch.bmm(some[order], others[order]))
+"""
+
+
+def test_a_small_product_has_the_same_bits_wherever_in_memory_its_matrices_begin() -> None:
+    """In a process of its own: a library is told before its first product."""
+    environment = {name: value for name, value in os.environ.items() if name != "MKL_CBWR"}
+    done = subprocess.run([sys.executable, "-c", PRODUCTS], env=environment, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -7,11 +7,16 @@ processors with bfloat16 units, and choose among algorithms by timing: then a un
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, cast, final
 
 import torch
+
+# Asked for by the first product: else, on AMD's processors, Intel's library multiplies small matrices in an order that depends on where in
+# memory they begin, and a unit's norm had other bits at other places of a microbatch. It takes no more time.
+os.environ.setdefault("MKL_CBWR", "AUTO")
 
 Read = Callable[[str, str], str]
 Write = Callable[[str, str, str], str]

@@ -35,8 +35,9 @@ SMALLER, LARGER = 3.0, 2.0
 """Sizes are for samples from so many standard deviations below the lot to so many above it: each is probed, which takes time. What is
 larger still takes a second microbatch."""
 
-FEWEST_TURNS, MOST_TURNS, NUMBERS_TURNED = 2, 5, 2**16
-"""How often units are moved to other places in a probe: more often where they are small, and few of their numbers could differ."""
+FEWEST_TURNS, MOST_TURNS, NUMBERS_TURNED = 2, 12, 2**16
+"""How often units are moved to other places in a probe: more often where they are small, and few of their numbers could differ; and up to how
+many numbers of a microbatch everything of all units is compared."""
 
 PASS = 8
 """Units that could be computed in the time that a microbatch takes by the way."""
@@ -196,8 +197,8 @@ class Probe:
     r"""Whether made-up units have the same norms, to the bit, at every place of a microbatch, beside any others and beside padding.
 
     All units are compared, since most would keep their bits where one in thirty doesn't, and moved several times: what differs may be the
-    last places alone, whose numbers a library takes one by one where it takes all others many at once. Of three units every module's output
-    and every slope are compared too. Not the gradients of single weights: only sums of these leave, and clipping's own margin covers the
+    last places alone, whose numbers a library takes one by one where it takes all others many at once. Of all units, or of three where they
+    are large, every module's output and every slope are compared too: a last bit of theirs is lost in most norms. Not the gradients of single weights: only sums of these leave, and clipping's own margin covers the
     rounding of a sum. Dropout's masks are left out: they are drawn for a place in the microbatch and are as good as independent of
     everything.
 
@@ -214,8 +215,8 @@ class Probe:
 
     def __call__(self, size: int) -> Bits | None:
         """What they have in microbatches of ``size`` units; None if it depends on places or companions."""
-        watched = sorted({0, size // 2, size - 1})
         units = torch.arange(size)
+        watched = units if size * self._numbers <= NUMBERS_TURNED else torch.tensor(sorted({0, size // 2, size - 1}))
         with mode(self._problem.network, training=False):
             norms, seen = self._found(units, 0, watched)
             turned = [(units.roll(places), size, 0) for places in turns(size, self._numbers * size)]
@@ -224,16 +225,15 @@ class Probe:
             left = size - other - padding
             mixed = torch.cat((units.flip(0)[:left], torch.arange(self._most, self._most + other), units[:padding]))
             for order, own, missing in (*turned, (mixed, left, padding)):
-                there = order[:own].tolist()
-                places = {unit: there.index(unit) for unit in watched if unit in there}
-                others, seen_there = self._found(order, missing, list(places.values()))
+                is_there, places = torch.nonzero(watched[:, None] == order[:own]).unbind(1)
+                others, seen_there = self._found(order, missing, places)
                 if not torch.equal(others[:, :own], norms[:, order[:own]]):
                     return None
-                if not all(are_equal(seen[watched.index(unit)], found) for unit, found in zip(places, seen_there, strict=True)):
+                if not are_equal([value[is_there] for value in seen], seen_there):
                     return None
-        return Bits(norms, seen[0])
+        return Bits(norms, [value[0] for value in seen])
 
-    def _found(self, order: Tensor, missing: int, places: Sequence[int]) -> tuple[Tensor, list[list[Tensor]]]:
+    def _found(self, order: Tensor, missing: int, places: Tensor) -> tuple[Tensor, list[Tensor]]:
         """All units' norms, (layers and the whole, units), and what is seen at these places; the last ``missing`` units are padding."""
         problem, each = self._problem, self._problem.records_per_unit
         rows = (order[:, None] * each + torch.arange(each)).reshape(-1).to(problem.targets.device)
@@ -243,12 +243,11 @@ class Probe:
         batch = Microbatch(features, targets, weights, len(order), squared_features(features))
         if missing:
             self._padding.fill(batch, slice(len(rows) - missing * each, None))
-        seen: list[list[Tensor]] = [[] for _ in places]
+        seen: list[Tensor] = []
 
         def see(value: Tensor) -> None:
             if len(value) == len(rows):
-                for of_place, place in zip(seen, places, strict=True):
-                    of_place.append(value[place * each : (place + 1) * each].detach().clone())
+                seen.append(value.detach().unflatten(0, (len(order), each))[places.to(value.device)])
 
         def watch(_module: nn.Module, _inputs: object, output: object) -> None:
             if isinstance(output, Tensor) and output.dim():
