@@ -31,11 +31,14 @@ from zetadp.trainer.engine.team.interface import Alone
 from zetadp.trainer.layers.flat_parameters import forget_values
 from zetadp.trainer.specs.descent import Sgd
 from zetadp.trainer.specs.execution_plan import ExecutionPlan, FlatClipping
-from zetadp.trainer.specs.sampling import PoissonSampling
+from zetadp.trainer.specs.sampling import CyclicPoissonSampling, PoissonSampling
+from zetadp.trainer.specs.strategy import AnyNoise, IndependentNoise, LambdaNoise
 
 ROUNDS = 15
 MEMORY_TARGET, FLAT_TARGET, WALL_TARGET = 1.25, 1.15, 1.25
+CORRELATED_TARGET = 1.05
 MICROBATCH = 512
+STEPS = 10**4
 LEARNING_RATE = 1e-3
 
 
@@ -63,24 +66,34 @@ def native_step(case: Case, batch: int, device: torch.device = PROCESSOR, *, com
 
 
 def private_step(
-    case: Case, batch: int, microbatch_size: int = MICROBATCH, device: torch.device = PROCESSOR, *, prefetch: bool = False
+    case: Case,
+    batch: int,
+    microbatch_size: int = MICROBATCH,
+    device: torch.device = PROCESSOR,
+    *,
+    prefetch: bool = False,
+    noise: AnyNoise | None = None,
 ) -> Callable[[], object]:
-    """The service's, from sampling to update; ``prefetch``: with another thread for the next step's noise, where the service has one."""
+    """The service's, from sampling to update; ``prefetch``: with another thread for the next step's noise, where the service has one;
+    ``noise``: of groups that take turns, of which there is one."""
     features, targets = (one.to(device) for one in case.records(batch))
     clipping = FlatClipping(bound=1.0)
     problem = Problem(case.ours().to(device), case.losses, features, targets, None)
     clipped = ClippedGradients(problem, clipping, microbatch_size, lot=batch)
     clipped.settle()
-    noise = ComplexGaussian if case.is_complex else Gaussian
+    mechanism = ComplexGaussian if case.is_complex else Gaussian
+    sampling = {"records": batch, "expected_batch_size": batch}
     plan = ExecutionPlan(
-        sampling=PoissonSampling(records=batch, expected_batch_size=batch),
+        sampling=PoissonSampling(**sampling) if noise is None else CyclicPoissonSampling(**sampling, groups=1, seed=0),
+        strategy=None if noise is None else noise.planned(STEPS, 1),
         clipping=clipping,
-        mechanism=noise(std=1.0, sensitivity=Sensitivity(l2=1.0, adjacency="add_remove", unit="record")),
-        steps=10**6,
+        mechanism=mechanism(std=1.0, sensitivity=Sensitivity(l2=1.0, adjacency="add_remove", unit="record")),
+        steps=STEPS,
         delta=1e-5,
     )
     descent = Descent(Sgd(learning_rate=LEARNING_RATE), plan.steps, noise_std=0.0, averaging=None)
-    site, watch = Site(torch.arange(batch, device=device), FreshRandomness()), NoiseWatch(plan.mechanism)
+    groups = None if noise is None else torch.zeros(batch, dtype=torch.int64, device=device)
+    site, watch = Site(torch.arange(batch, device=device), FreshRandomness(), groups), NoiseWatch(plan.mechanism)
     loop = PrivateLoop(clipped, clipped.layout, plan, (site,), descent.updated, Alone(), watch=watch)
     if prefetch and not loop.adds_what_it_draws():
         loop = replace(loop, sites=(replace(site, randomness=NoiseAhead(site.randomness, plan.steps)),))
@@ -103,6 +116,8 @@ def run() -> Iterator[str]:
     _keep_freed_memory()
     for case in CASES:
         yield from _steps(case)
+    for case in CASES:
+        yield from _correlated(case)
     yield from _wall(CASES[2])
     yield from _flat(CASES[0])
 
@@ -131,6 +146,13 @@ def _steps(case: Case) -> Iterator[str]:
         for mode in ("hooks", "ghost"):
             measured = ratio(native, opacus_step(case, mode), 5)
             yield line(f"{name}: Opacus {mode}", "non-private step", measured)
+
+
+def _correlated(case: Case) -> Iterator[str]:
+    """A step with DP-lambda-CGD's noise against one with independent noise."""
+    independent, correlated = (private_step(case, case.batch, noise=one) for one in (IndependentNoise(), LambdaNoise(decay=0.5)))
+    measured = ratio(independent, correlated, ROUNDS)
+    yield goal(f"{case.name}, {case.batch}: lambda-CGD, independent noise", measured.factor, CORRELATED_TARGET, at_most=True)
 
 
 def _wall(case: Case) -> Iterator[str]:

@@ -256,8 +256,8 @@ def watched_part(
     r"""Looks at the noise after - before of a part of a release.
 
     Args:
-      before, after: (count,), contiguous, both of one type of ``KINDS``; the release's numbers from number ``first`` on, which is even. Their
-        difference is looked at as float32.
+      before, after: (count,), contiguous, both of one type of ``KINDS``; the release's numbers from number ``first`` on, which is even. The
+        noise is looked at as float32.
       kept: (numbers of the release,): where ``continues`` the last release's noise, in ``whole_steps``; overwritten by this one's.
       shift: how many places apart the noise is multiplied with itself.
       steps: in the unit of the noise.

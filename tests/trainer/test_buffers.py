@@ -90,17 +90,17 @@ def test_gradients_follow_from_what_was_released(strategy: BufferedStrategy, mec
     sums, generator = BufferedSums(strategy, mechanism, 11, STEPS), torch.Generator().manual_seed(5)
     for step in range(1, STEPS + 1):
         total = torch.randn(11, generator=generator)
-        assert torch.allclose(sums.decoded(sums.encoded(step, total)), total.double(), atol=1e-6)
+        assert torch.allclose(sums.decoded(sums.encoded(step, total), torch.float64), total.double(), atol=1e-6)
 
 
 def test_a_step_that_does_not_follow_begins_with_empty_buffers() -> None:
     sums, fresh = (BufferedSums(TWO, NOISES[0], 9, STEPS) for _ in range(2))
     total, other = torch.full((9,), 0.25), torch.full((9,), 0.5)
     for step in (1, 2):
-        _ = sums.decoded(sums.encoded(step, total) + 1.0)
+        _ = sums.decoded(sums.encoded(step, total) + 1.0, torch.float64)
     first, second = sums.encoded(4, other), fresh.encoded(4, other)
     assert torch.equal(first, second)
-    assert torch.equal(sums.decoded(first), fresh.decoded(second))
+    assert torch.equal(sums.decoded(first, torch.float64), fresh.decoded(second, torch.float64))
 
 
 def check_covariance(gradients: list[Tensor], std: float, strategy: BufferedStrategy) -> None:
@@ -118,7 +118,7 @@ def _noise(strategy: BufferedStrategy, mechanism: ComplexGaussian | Gaussian, fa
     found: list[Tensor] = []
     for step in range(1, 6):
         source = TorchSource(RandomStream.from_seed(step, "buffers"), CPU)
-        found.append(sums.decoded(releasing.release(drawn, sums.encoded(step, torch.zeros(20_000)), source)))
+        found.append(sums.decoded(releasing.release(drawn, sums.encoded(step, torch.zeros(20_000)), source), torch.float64))
     return found
 
 

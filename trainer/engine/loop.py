@@ -178,7 +178,8 @@ class PrivateLoop:
         """Whether a number of a release may be larger than noise is added to."""
         units = sum(len(site.units) for site in self.sites) + (0 if self.canaries is None else self.canaries.count)
         bound = 1.0 if self.plan.clipping.IN_BOUNDS else self.plan.clipping.bound
-        return self.plan.strategy is not None or releasing.may_be_held(self.plan.mechanism, units * bound)
+        largest = units * bound if self.plan.strategy is None else self._strategies[0].largest
+        return releasing.may_be_held(self.plan.mechanism, largest)
 
     @property
     def _coordinates(self) -> int:
@@ -236,14 +237,14 @@ class PrivateLoop:
                 # A site that sends nothing, or something not finite, counts as zero; the divisor stays the same.
                 update = self.deliver(state.step + 1, number, released)
                 update = update.clone() if update is not None and all_finite(update) else None
-            update = self._followed(update, number)
+            update = self._followed(update, number, state.parameters.dtype)
             if update is not None:
                 arrived, sites = (update if arrived is None else arrived.add_(update)), sites + 1
         if arrived is not None and self.shares is not None:
             arrived = self.shares.value(arrived, sites)
         return self.silence(state) if arrived is None else arrived, seen
 
-    def _followed(self, update: Tensor | None, place: int) -> Tensor | None:
+    def _followed(self, update: Tensor | None, place: int, dtype: torch.dtype) -> Tensor | None:
         r"""The noisy sum that follows from what arrived of a site in a step: post-processing, in every process alike.
 
         Where nothing did, what the site releases later would hold sums that nobody can subtract: it and the server begin anew, as after an
@@ -254,7 +255,7 @@ class PrivateLoop:
         if update is None:
             self._strategies[place] = self._begun(self.plan.strategy)
             return None
-        return self._strategies[place].decoded(update)
+        return self._strategies[place].decoded(update, dtype)
 
     def silence(self, state: TrainingState) -> Tensor:
         """What arrives in a round in which no site sends anything."""
@@ -282,7 +283,7 @@ class PrivateLoop:
         dtype = self.released_dtype(state.parameters.dtype)
         # The processes' sum first, then noise once: rounded shares of noise only add up to what is accounted for where sums are multiples
         # of their number, as those of nodes are in a secure sum (shared_noise.md).
-        vector = query.to(dtype) if self.team.size == 1 else self.team.sum(query.double())
+        vector = self._of_team(query, dtype)
         if self.team.rank:
             return self.team.sum(torch.zeros_like(vector))
         if self.marks is not None and marked is not None:
@@ -302,6 +303,12 @@ class PrivateLoop:
         else:
             released = releasing.released_over(self.plan.mechanism, vector, source, self.watch, place)
         return self.team.sum(released)
+
+    def _of_team(self, query: Tensor, dtype: torch.dtype) -> Tensor:
+        """The sum of all processes' parts, in the type of what is released, or what a correlated release makes that type of itself."""
+        if self.team.size > 1:
+            return self.team.sum(query.double())
+        return query if self.plan.strategy is not None else query.to(dtype)
 
     def _share(self, shares: SharedNoise, vector: Tensor, source: NoiseSource[Tensor], place: int) -> Tensor:
         """The integers that a site adds to the secure sum."""

@@ -36,8 +36,8 @@ SMALLER, LARGER = 3.0, 2.0
 larger still takes a second microbatch."""
 
 FEWEST_TURNS, MOST_TURNS, NUMBERS_TURNED = 2, 12, 2**16
-"""How often units are moved to other places in a probe: more often where they are small, and few of their numbers could differ; and up to how
-many numbers of a microbatch everything of all units is compared."""
+"""How often units are moved to other places in a probe: more often where they are small, and few of their numbers could differ; and up to
+how many numbers of a microbatch everything of all units is compared."""
 
 PASS = 8
 """Units that could be computed in the time that a microbatch takes by the way."""
@@ -198,9 +198,9 @@ class Probe:
 
     All units are compared, since most would keep their bits where one in thirty doesn't, and moved several times: what differs may be the
     last places alone, whose numbers a library takes one by one where it takes all others many at once. Of all units, or of three where they
-    are large, every module's output and every slope are compared too: a last bit of theirs is lost in most norms. Not the gradients of single weights: only sums of these leave, and clipping's own margin covers the
-    rounding of a sum. Dropout's masks are left out: they are drawn for a place in the microbatch and are as good as independent of
-    everything.
+    are large, every module's output and every slope are compared too: a last bit of theirs is lost in most norms. Not the gradients of
+    single weights: only sums of these leave, and clipping's own margin covers the rounding of a sum. Dropout's masks are left out: they are
+    drawn for a place in the microbatch and are as good as independent of everything.
 
     Args:
       most: the most units of a microbatch.

@@ -7,17 +7,18 @@ mechanisms/proofs/banded_sums.md.
 from __future__ import annotations
 
 import math
-from collections import deque
 from typing import final
 
+import torch
 from torch import Tensor
 
 from zetadp.mechanisms import ComplexGaussian, Gaussian
 from zetadp.mechanisms.sampling.grid import contraction, rounding
+from zetadp.trainer.engine.noise.weighted import LastVectors, WeightedSum
 from zetadp.trainer.specs.strategy import COEFFICIENT_BITS, BandedStrategy
 
-LARGEST_BITS = 52
-"""Weighted sums stay within 2^52 steps of their grid, which float64 adds exactly."""
+LARGEST_BITS = 50
+"""Weighted sums stay within 2^50 steps of their grid, which float64 adds exactly, and within what noise is added to as it is."""
 
 SUM_BITS = 34
 """Their grid: 2^-34 of the noise's scale, or finer. A step's sum is rounded to a grid that is coarser by the coefficients' bits."""
@@ -41,19 +42,27 @@ class BandedSums:
     """
 
     def __init__(self, strategy: BandedStrategy, mechanism: ComplexGaussian | Gaussian, coordinates: int) -> None:
-        self._coefficients = strategy.coefficients
+        coefficients = strategy.coefficients
         # What a sum is multiplied by, so that its own rounding and that of the releases are within what the noise is for. Complex noise
         # adds one number to a vector of odd length.
         each = OF_SUMS + rounding(coordinates + 1) * math.sqrt(strategy.bands)
-        self._kept = contraction(mechanism.least_distance(), coordinates + 1, "l2", each)
+        kept = contraction(mechanism.least_distance(), coordinates + 1, "l2", each)
         # A power of two, at most 2^-34 of the noise's scale.
         fine = 2.0 ** (math.frexp(mechanism.noise_scale)[1] - 1 - SUM_BITS)
-        self._unit = fine * 2.0**COEFFICIENT_BITS
-        weight = 2.0 ** math.ceil(math.log2(max(1.0, math.fsum(self._coefficients))))
-        self._largest = fine * 2.0**LARGEST_BITS / weight
-        self._sums: deque[Tensor] = deque(maxlen=strategy.bands - 1)
-        self._gradients: deque[Tensor] = deque(maxlen=strategy.bands - 1)
+        weight = 2.0 ** math.ceil(math.log2(max(1.0, math.fsum(coefficients))))
+        self._largest = fine * 2.0**LARGEST_BITS
+        self._encoded = WeightedSum(
+            coefficients[1:], factor=kept, largest=self._largest / weight, unit=fine * 2.0**COEFFICIENT_BITS, own=coefficients[0]
+        )
+        first = coefficients[0]
+        self._decoded = WeightedSum(tuple(-one / first for one in coefficients[1:]), factor=1.0 / kept, own=1.0 / first, keeps_sum=True)
+        self._sums, self._gradients = LastVectors(strategy.bands - 1), LastVectors(strategy.bands - 1)
         self._step: int | None = None
+
+    @property
+    def largest(self) -> float:
+        """The largest number that ``encoded`` returns."""
+        return self._largest
 
     def encoded(self, step: int, total: Tensor) -> Tensor:
         r"""c_0 x_t + c_1 x_{t-1} + ..., to which the mechanism adds its noise.
@@ -68,20 +77,15 @@ class BandedSums:
             self._sums.clear()
             self._gradients.clear()
         self._step = step
-        own = total.double().mul(self._kept).clamp_(-self._largest, self._largest)
-        # Both factors are powers of two, and rounding a float64 to a whole number is exact.
-        own.mul_(1.0 / self._unit).round_().mul_(self._unit)
-        row = own * self._coefficients[0]
-        for coefficient, earlier in zip(self._coefficients[1:], self._sums, strict=False):
-            row.add_(earlier, alpha=coefficient)
-        self._sums.appendleft(own)
+        # Both factors of the rounding are powers of two, and rounding a float64 to a whole number is exact.
+        kept = self._sums.room(total)
+        row = self._encoded.over(total, self._sums.all, kept, torch.empty_like(kept))
+        self._sums.add(kept)
         return row
 
-    def decoded(self, released: Tensor) -> Tensor:
-        """The step's noisy sum, (coordinates,), float64, from its release and the ones before: post-processing."""
-        found = released.double() / self._kept
-        for coefficient, earlier in zip(self._coefficients[1:], self._gradients, strict=False):
-            found.sub_(earlier, alpha=coefficient)
-        found /= self._coefficients[0]
-        self._gradients.appendleft(found)
-        return found.clone()
+    def decoded(self, released: Tensor, dtype: torch.dtype) -> Tensor:
+        """The step's noisy sum, (coordinates,), of this type, from its release, float64, and the ones before: post-processing."""
+        kept = self._gradients.room(released)
+        found = self._decoded.over(released, self._gradients.all, kept, torch.empty_like(released, dtype=dtype))
+        self._gradients.add(kept)
+        return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import final
 
+import torch
 from torch import Tensor
 
 from zetadp.mechanisms import ComplexGaussian, Gaussian
@@ -62,13 +63,18 @@ class BufferedSums:
         self._sums.last = own
         return row.mul_(self._strategy.weight)
 
-    def decoded(self, released: Tensor) -> Tensor:
-        """The step's noisy sum, (coordinates,), float64, from its release and the ones before: post-processing."""
+    @property
+    def largest(self) -> float:
+        """The largest number that ``encoded`` returns."""
+        return self._largest * self._strategy.weight * (1.0 + math.fsum(one.weight for one in self._strategy.buffers))
+
+    def decoded(self, released: Tensor, dtype: torch.dtype) -> Tensor:
+        """The step's noisy sum, (coordinates,), of this type, from its release, float64, and the ones before: post-processing."""
         found = released.double() / (self._strategy.weight * self._kept)
         for weight, buffer in self._gradients.moved(math.inf):
             found.sub_(buffer, alpha=weight)
         self._gradients.last = found
-        return found.clone()
+        return found.to(dtype, copy=True)
 
 
 def limits(mechanism: ComplexGaussian | Gaussian, coordinates: int, steps: int, each: float) -> tuple[float, float]:

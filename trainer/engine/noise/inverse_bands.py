@@ -5,7 +5,6 @@ In float64; the rounding of every operation is charged, in all steps. Proof: mec
 
 from __future__ import annotations
 
-from collections import deque
 from typing import final
 
 import torch
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from zetadp.mechanisms import ComplexGaussian, Gaussian
 from zetadp.trainer.engine.noise.buffers import ROUNDING, limits
+from zetadp.trainer.engine.noise.weighted import LastVectors, WeightedSum
 from zetadp.trainer.specs.strategy import BandedInverseStrategy
 
 
@@ -32,11 +32,19 @@ class InverseBandedSums:
     """
 
     def __init__(self, strategy: BandedInverseStrategy, mechanism: ComplexGaussian | Gaussian, coordinates: int, steps: int) -> None:
-        self._strategy = strategy
-        self._kept, self._largest = limits(mechanism, coordinates, steps, _each(strategy, steps))
-        self._sums: deque[Tensor] = deque(maxlen=strategy.bands)
-        self._releases: deque[Tensor] = deque(maxlen=strategy.bands)
+        kept, largest = limits(mechanism, coordinates, steps, _each(strategy, steps))
+        weights = strategy.coefficients
+        self._encoded = WeightedSum(weights, factor=kept, largest=largest, bound=largest, weight=strategy.weight, keeps_sum=True)
+        self._decoded = WeightedSum(tuple(-one for one in weights), weight=1.0 / (strategy.weight * kept))
+        self._sums, self._releases = LastVectors(strategy.bands), LastVectors(strategy.bands)
+        # Memory for the next release.
+        self._spare: Tensor | None = None
         self._step: int | None = None
+
+    @property
+    def largest(self) -> float:
+        """The largest number that ``encoded`` returns."""
+        return self._encoded.bound * self._encoded.weight
 
     def encoded(self, step: int, total: Tensor) -> Tensor:
         r"""c_0 u_t, u_t = x_t + w_1 u_{t-1} + w_2 u_{t-2} + ..., to which the mechanism adds its noise.
@@ -51,20 +59,22 @@ class InverseBandedSums:
             self._sums.clear()
             self._releases.clear()
         self._step = step
-        own = total.to(torch.float64, copy=True).mul_(self._kept).clamp_(-self._largest, self._largest)
-        for coefficient, earlier in zip(self._strategy.coefficients, self._sums, strict=False):
-            own.add_(earlier, alpha=coefficient)
-        self._sums.appendleft(own.clamp_(-self._largest, self._largest))
-        return own * self._strategy.weight
+        kept = self._sums.room(total)
+        out = torch.empty_like(kept) if self._spare is None else self._spare
+        self._spare = None
+        self._encoded.over(total, self._sums.all, kept, out)
+        self._sums.add(kept)
+        return out
 
-    def decoded(self, released: Tensor) -> Tensor:
-        """The step's noisy sum, (coordinates,), float64, from its release and the ones before: post-processing."""
-        whole = released.double() / (self._strategy.weight * self._kept)
-        terms = list(zip(self._strategy.coefficients, self._releases, strict=False))
-        found = torch.sub(whole, terms[0][1], alpha=terms[0][0]) if terms else whole.clone()
-        for coefficient, earlier in terms[1:]:
-            found.sub_(earlier, alpha=coefficient)
-        self._releases.appendleft(whole)
+    def decoded(self, released: Tensor, dtype: torch.dtype) -> Tensor:
+        r"""The step's noisy sum, from its release and the ones before: post-processing.
+
+        Args:
+          released: (coordinates,), float64; it is kept, and written over later.
+          dtype: of the sum, (coordinates,).
+        """
+        found = self._decoded.over(released, self._releases.all, None, torch.empty_like(released, dtype=dtype))
+        self._spare = self._releases.add(released)
         return found
 
 

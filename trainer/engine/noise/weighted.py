@@ -1,0 +1,114 @@
+r"""A vector and weighted earlier ones added up in float64: in one pass of a loop in C on a processor, as torch operations elsewhere.
+
+Both give the same bits: every operation is one of float64 that IEEE 754 rounds, and none is fused with another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def _compiled() -> Any:
+    try:
+        return import_module("zetadp.trainer.engine.noise._weighted")
+    except ImportError:
+        return None
+
+
+COMPILED: Any = _compiled()
+"""The C module; None if there was no compiler."""
+
+_NOTHING = np.empty(0)
+
+
+@final
+@dataclass(frozen=True)
+class WeightedSum:
+    r"""s = ``own`` v + c_1 e_1 + c_2 e_2 + ..., held within +-``bound``.
+
+    v is ``factor`` x, held within +-``largest`` and rounded to multiples of ``unit``.
+
+    Attributes:
+      coefficients: c_1, c_2, ..., at most 64; of fewer earlier vectors the first ones.
+      unit: a power of two; 0 for no rounding.
+      weight: what comes out is ``weight`` s.
+      keeps_sum: whether s is kept, or else v.
+    """
+
+    coefficients: tuple[float, ...]
+    factor: float = 1.0
+    largest: float = math.inf
+    unit: float = 0.0
+    own: float = 1.0
+    bound: float = math.inf
+    weight: float = 1.0
+    keeps_sum: bool = False
+
+    def over(self, given: Tensor, earlier: Sequence[Tensor], kept: Tensor | None, out: Tensor) -> Tensor:
+        r"""``out``, overwritten.
+
+        Args:
+          given: x, (numbers,), float32 or float64, contiguous as all are.
+          earlier: e_1, e_2, ..., each (numbers,), float64.
+          kept: overwritten with what is kept, (numbers,), float64; it may be one of the earlier ones, not ``out``.
+          out: (numbers,), float32 or float64; it may be ``given`` if both have one type.
+        """
+        if COMPILED is None or given.device.type != "cpu":
+            return self._by_torch(given, earlier, kept, out)
+        coefficients, vectors = np.array(self.coefficients[: len(earlier)]), tuple(one.numpy() for one in earlier)
+        COMPILED.weighted(
+            given.detach().numpy(),
+            given.dtype == torch.float32,
+            *(self.factor, self.largest, self.unit, self.own, coefficients, vectors, self.bound, self.weight, self.keeps_sum),
+            _NOTHING if kept is None else kept.numpy(),
+            out.numpy(),
+            out.dtype == torch.float32,
+        )
+        return out
+
+    def _by_torch(self, given: Tensor, earlier: Sequence[Tensor], kept: Tensor | None, out: Tensor) -> Tensor:
+        number = given.to(torch.float64, copy=True).mul_(self.factor).clamp_(-self.largest, self.largest)
+        if self.unit:
+            number.mul_(1.0 / self.unit).round_().mul_(self.unit)
+        found = number * self.own
+        for coefficient, one in zip(self.coefficients, earlier, strict=False):
+            # Not add_ with a factor, which rounds once or twice as the processor has it.
+            found.add_(one * coefficient)
+        found.clamp_(-self.bound, self.bound)
+        if kept is not None:
+            kept.copy_(found if self.keeps_sum else number)
+        return out.copy_(found.mul_(self.weight))
+
+
+@final
+class LastVectors:
+    """The last vectors of a recursion, the newest first, each (numbers,), float64; the memory of the oldest one is written over."""
+
+    def __init__(self, most: int) -> None:
+        self._vectors: deque[Tensor] = deque(maxlen=most)
+
+    @property
+    def all(self) -> Sequence[Tensor]:
+        return self._vectors
+
+    def room(self, like: Tensor) -> Tensor:
+        """Memory for the next one: the oldest one's, which is still among all, or new one of the size of ``like``."""
+        return self._vectors[-1] if len(self._vectors) == self._vectors.maxlen else torch.empty_like(like, dtype=torch.float64)
+
+    def add(self, vector: Tensor) -> Tensor | None:
+        """Takes a vector in, which nobody else may change; the one that leaves for it, if one does."""
+        leaves = self._vectors[-1] if len(self._vectors) == self._vectors.maxlen else None
+        self._vectors.appendleft(vector)
+        return leaves
+
+    def clear(self) -> None:
+        self._vectors.clear()
