@@ -15,7 +15,8 @@ both_kinds = pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
 
 @pytest.fixture(autouse=True)
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products, "LARGE_PRODUCT", 0)
+    monkeypatch.setattr(products, "FEWEST_ROWS", 0)
+    monkeypatch.setattr(products, "LARGE_WEIGHT", 0)
     monkeypatch.setattr(products, "_LINEAR", products._WIDE)  # also where it doesn't pay
     torch.manual_seed(1)
 
@@ -112,6 +113,16 @@ def test_what_does_not_fit_together_is_refused_as_by_torch(columns: int, dtype: 
     with pytest.raises(RuntimeError) as found:
         products.linear(torch.randn(8, columns, dtype=dtype), torch.randn(3, 4), None)
     assert str(found.value) == str(own.value)
+
+
+def test_how_a_layer_is_multiplied_is_the_same_for_all_larger_lots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a record's bits would differ between a lot's sizes of microbatches, of which few are left to use then."""
+    monkeypatch.undo()
+    monkeypatch.setattr(products, "_LINEAR", lambda *_given: None)
+    for dtype, few, many in ((torch.float32, 127, 259), (torch.complex64, 31, 65)):
+        weight = torch.zeros(1, dtype=dtype)
+        assert not any(products.is_fast(rows, few, 256, weight) for rows in (1, 128, 512, 2048))
+        assert [products.is_fast(rows, many, 127, weight) for rows in (64, 127, 128, 192, 448, 512, 2048)] == [False] * 2 + [True] * 5
 
 
 @wide

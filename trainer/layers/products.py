@@ -1,22 +1,25 @@
 r"""Matrix products of float32 on processors, by oneDNN where that pays.
 
-torch's own go to a library that uses half the width of AMD's processors (AVX2 where there is AVX-512): oneDNN takes .44 of the time there,
-for 512 x 784 x 256. On Intel's, whose library it is, oneDNN takes 1.0 to 1.8 of its time. Both multiply and
-add in float32, in an order of their own that depends on shapes and threads, not on values;
+torch's own go to a library that uses AVX2 on AMD's processors where there is AVX-512. On those that have registers of that width (Zen 5),
+oneDNN takes .44 of the time, for 512 x 784 x 256; where AVX-512 is done in two halves (Zen 4), .93, and 1.07 for complex numbers. On
+Intel's, whose library it is, oneDNN takes 1.0 to 1.8 of its time. Both multiply and add in float32, in an order of their own that depends on
+shapes and threads, not on values;
 ``trainer.engine.products`` switches short cuts off for both.
 """
 
 from __future__ import annotations
 
 import platform
+import re
 from pathlib import Path
 from typing import Any, cast, final
 
 import torch
 from torch import Tensor, nn
 
-LARGE_PRODUCT = 2**24
-"""Multiplications from which on it pays: of a few million, a network's small products saved less than their calls took."""
+FEWEST_ROWS, LARGE_WEIGHT = 128, 2**15
+"""Rows, and multiplications for each of them, from which on it pays: of a few million together, a network's small products saved less than
+their calls took. Not by their product: a lot's sizes of microbatches would be on both sides of it, and a row's bits differ there."""
 
 FAST_DOUBLES = frozenset({(6, 0), (7, 0), (8, 0), (9, 0), (10, 0)})
 """Kinds of accelerators ("compute capabilities") that multiply in float64 at least half as fast as in float32; others take up to 64 times
@@ -26,15 +29,29 @@ _HAS_WIDE = torch.backends.mkldnn.is_available() and torch.backends.cpu.get_cpu_
 _WIDE: Any = torch.ops.mkldnn._linear_pointwise if _HAS_WIDE else None
 
 
-def _is_intel() -> bool:
-    """Whether the processor is one of Intel's, as far as the system says."""
+_HALVES = 25
+"""The last family of AMD's processors that does AVX-512 in two halves (Zen 4)."""
+
+
+def gains(processor: str) -> bool:
+    r"""Whether oneDNN is the faster one on this processor, of which the system says so, as in Linux's /proc/cpuinfo.
+
+    >>> gains("vendor_id: AuthenticAMD\ncpu family: 26"), gains("vendor_id: AuthenticAMD\ncpu family: 25")
+    (True, False)
+    """
+    family = re.search(r"cpu family\s*:\s*(\d+)", processor)
+    is_in_halves = "AuthenticAMD" in processor and family is not None and int(family[1]) <= _HALVES
+    return "GenuineIntel" not in processor and not is_in_halves
+
+
+def _processor() -> str:
     try:
-        return "GenuineIntel" in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+        return Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return "GenuineIntel" in platform.processor()
+        return platform.processor()
 
 
-_LINEAR: Any = None if _is_intel() else _WIDE
+_LINEAR: Any = _WIDE if gains(_processor()) else None
 """oneDNN's product where it pays."""
 
 
@@ -44,8 +61,9 @@ def doubles_are_fast(device: torch.device) -> bool:
 
 
 def is_fast(rows: int, columns: int, common: int, *of: Tensor) -> bool:
-    """Whether ``product`` is the faster way for real products of these sizes, and can be called with these tensors."""
-    if _LINEAR is None or rows * common * columns < LARGE_PRODUCT:
+    """Whether ``product`` is the faster way for products of these sizes, and can be called with these tensors."""
+    parts = 4 if of[0].is_complex() else 1
+    if _LINEAR is None or rows < FEWEST_ROWS or parts * common * columns < LARGE_WEIGHT:
         return False
     dtype = of[0].dtype
     return dtype in (torch.float32, torch.complex64) and all(one.device.type == "cpu" and one.dtype == dtype for one in of)
@@ -81,10 +99,9 @@ def linear(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """
     if _LINEAR is None:
         return nn.functional.linear(values, weight, bias)
-    rows = (4 if weight.is_complex() else 1) * len(values)
     # What doesn't fit together is refused by torch's own, in its words.
     fits = values.dim() == 2 and values.shape[1] == weight.shape[1] and not torch.is_autocast_enabled("cpu")
-    if not fits or not is_fast(rows, weight.shape[0], weight.shape[1], values, weight):
+    if not fits or not is_fast(len(values), weight.shape[0], weight.shape[1], values, weight):
         return nn.functional.linear(values, weight, bias)
     constants = (weight.detach(), None if bias is None else bias.detach())
     return cast("Tensor", _Linear.apply(values, *constants, torch.empty(0, requires_grad=True)))  # type: ignore[no-untyped-call]
