@@ -2,8 +2,8 @@ r"""Matrix products of float32 on processors, by oneDNN where that pays.
 
 torch's own go to a library that uses AVX2 on AMD's processors where there is AVX-512. On those that have registers of that width (Zen 5),
 oneDNN takes .44 of the time, for 512 x 784 x 256; where AVX-512 is done in two halves (Zen 4), .93, and 1.07 for complex numbers. On
-Intel's, whose library it is, oneDNN takes 1.0 to 1.8 of its time. Both multiply and add in float32, in an order of their own that depends on
-shapes and threads, not on values;
+Intel's, whose library it is, oneDNN takes 1.0 to 1.8 of its time. Both multiply and add in float32, in an order of their own that depends
+on shapes and threads, not on values;
 ``trainer.engine.products`` switches short cuts off for both.
 """
 

@@ -39,6 +39,9 @@ FEWEST_TURNS, MOST_TURNS, NUMBERS_TURNED = 2, 12, 2**16
 """How often units are moved to other places in a probe: more often where they are small, and few of their numbers could differ; and up to
 how many numbers of a microbatch everything of all units is compared."""
 
+AT_ONCE = 16
+"""Complex numbers that are multiplied at once, or a divisor of these: what is left of a tensor is multiplied one by one, in another way."""
+
 PASS = 8
 """Units that could be computed in the time that a microbatch takes by the way."""
 
@@ -198,9 +201,10 @@ class Probe:
 
     All units are compared, since most would keep their bits where one in thirty doesn't, and moved several times: what differs may be the
     last places alone, whose numbers a library takes one by one where it takes all others many at once. Of all units, or of three where they
-    are large, every module's output and every slope are compared too: a last bit of theirs is lost in most norms. Not the gradients of
-    single weights: only sums of these leave, and clipping's own margin covers the rounding of a sum. Dropout's masks are left out: they are
-    drawn for a place in the microbatch and are as good as independent of everything.
+    are large, every module's output and every slope are compared too: a last bit of theirs is lost in most norms. Units are moved most
+    often where complex numbers are left over at the end, of which few differ. Not the gradients of single weights: only sums of these leave,
+    and clipping's own margin covers the rounding of a sum. Dropout's masks are left out: they are drawn for a place in the microbatch and
+    are as good as independent of everything.
 
     Args:
       most: the most units of a microbatch.
@@ -212,14 +216,16 @@ class Probe:
         self._most = most
         self._features = uneven(made_up_features(problem.features, (most + others_of(most)) * problem.records_per_unit))
         self._numbers = sum(part[: problem.records_per_unit].numel() for part in parts_of(self._features).values())
+        self._is_left_over = False
 
     def __call__(self, size: int) -> Bits | None:
         """What they have in microbatches of ``size`` units; None if it depends on places or companions."""
         units = torch.arange(size)
         watched = units if size * self._numbers <= NUMBERS_TURNED else torch.tensor(sorted({0, size // 2, size - 1}))
         with mode(self._problem.network, training=False):
+            self._is_left_over = False
             norms, seen = self._found(units, 0, watched)
-            turned = [(units.roll(places), size, 0) for places in turns(size, self._numbers * size)]
+            turned = [(units.roll(places), size, 0) for places in turns(size, 0 if self._is_left_over else self._numbers * size)]
             # And the other way round, where the last places have other units, and padding.
             other, padding = others_of(size), size // 4
             left = size - other - padding
@@ -247,6 +253,7 @@ class Probe:
 
         def see(value: Tensor) -> None:
             if len(value) == len(rows):
+                self._is_left_over |= value.is_complex() and value.numel() % AT_ONCE != 0
                 seen.append(value.detach().unflatten(0, (len(order), each))[places.to(value.device)])
 
         def watch(_module: nn.Module, _inputs: object, output: object) -> None:
