@@ -27,6 +27,7 @@ from zetadp.mechanisms import ComplexGaussian, Gaussian, Sensitivity
 from zetadp.trainer.engine import ClippedGradients, FreshRandomness, NoiseWatch, PrivateLoop, Problem, Site, TrainingState
 from zetadp.trainer.engine.network_run import Descent
 from zetadp.trainer.engine.noise.prefetch import NoiseAhead
+from zetadp.trainer.engine.products import SETTINGS, put
 from zetadp.trainer.engine.team.interface import Alone
 from zetadp.trainer.layers.flat_parameters import forget_values
 from zetadp.trainer.specs.descent import Sgd
@@ -111,6 +112,7 @@ def private_step(
 def run() -> Iterator[str]:
     """The report's lines."""
     torch.set_num_threads(1)
+    put(SETTINGS)  # as the service's processes do, and torch does by itself
     for case in CASES:
         yield from _memory(case)
     _keep_freed_memory()

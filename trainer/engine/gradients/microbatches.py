@@ -202,8 +202,8 @@ class Probe:
     All units are compared, since most would keep their bits where one in thirty doesn't, and moved several times: what differs may be the
     last places alone, whose numbers a library takes one by one where it takes all others many at once. Of all units, or of three where they
     are large, every module's output and every slope are compared too: a last bit of theirs is lost in most norms. Units are moved most
-    often where complex numbers are left over at the end, of which few differ. Not the gradients of single weights: only sums of these leave,
-    and clipping's own margin covers the rounding of a sum. Dropout's masks are left out: they are drawn for a place in the microbatch and
+    often where complex numbers are left over at the end, of which few differ. Not the gradients of single weights: only sums of these
+    leave, and clipping's own margin covers the rounding of a sum. Dropout's masks are left out: drawn for a place in the microbatch, they
     are as good as independent of everything.
 
     Args:
