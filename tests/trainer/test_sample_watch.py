@@ -152,6 +152,34 @@ def test_groups_whose_samples_are_not_poissons_are_found(broken: str, monkeypatc
         assert not watched(CYCLIC, seed, steps=180).is_as_planned
 
 
+@pytest.mark.parametrize("kind", [CYCLIC, IN_TURNS, AT_A_NODE])
+@pytest.mark.parametrize("at", [1, 5, 20])
+def test_one_unit_of_another_group_is_found(at: int, kind: Sampling) -> None:
+    """In one step of sixty: its sensitivity would be of turns that it hasn't got."""
+    for taken in (False, True):
+        watch, randomness = SampleWatch(kind, UNITS), SeededRandomness(1)
+        sampler, units = SiteSampler(kind, randomness, Alone(), torch.arange(UNITS) % 3), torch.arange(UNITS)
+        for step in range(1, 61):
+            sample = sampler.sample(step, units, randomness.sampling(step))
+            if taken and step == at:
+                # In another one's place: the sample's size says nothing.
+                sample = torch.cat((sample[:-1], (sample[-1:] + 1) % UNITS)).sort()[0]
+            watch.see(0, step, sample, partial(sampler.among, step, units))
+        assert watch.is_as_planned != taken
+
+
+def test_groups_that_share_a_unit_are_found() -> None:
+    for shared in (False, True):
+        watch, randomness = SampleWatch(CYCLIC, UNITS), SeededRandomness(1)
+        sampler, units = SiteSampler(CYCLIC, randomness, Alone(), torch.arange(UNITS) % 3), torch.arange(UNITS)
+        for step in range(1, 31):
+            among = sampler.among(step, units)
+            assert among is not None
+            known = torch.cat((units[:1], among)).unique() if shared else among
+            watch.see(0, step, sampler.sample(step, units, randomness.sampling(step)), lambda known=known: known)
+        assert watch.is_as_planned != shared
+
+
 def first(size: int, of: int, _stream: RandomStream) -> NDArray[np.int64]:
     return np.arange(min(size, of))
 

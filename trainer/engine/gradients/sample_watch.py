@@ -53,11 +53,13 @@ class Draws:
     r"""Samples of the same units with one probability, one after the other.
 
     Attributes:
+      number: of this kind of draws, from 0.
       units: how many there are; ``blocks``: in each block of numbers.
       probability: of a unit in a step.
       is_poisson: whether every unit is drawn by a coin of its own.
     """
 
+    number: int
     units: int
     blocks: tuple[int, ...]
     probability: float
@@ -118,8 +120,8 @@ class SampleWatch:
 
     def __init__(self, sampling: Sampling, units: int) -> None:
         self._sampling = sampling
-        # How often each unit was drawn, and the number of its last sample, from 1: each is in one kind of draws.
-        self._times, self._latest = np.zeros(units, np.int32), np.zeros(units, np.int64)
+        # How often each unit was drawn, and the number of its last sample, from 1: each is in one kind of draws, of this number.
+        self._times, self._latest, self._kinds = np.zeros(units, np.int32), np.zeros(units, np.int64), np.full(units, -1, np.int32)
         self._draws: dict[tuple[int, int], Draws] = {}
         # Of allocations: who was there in the epoch that isn't over.
         self._there = np.zeros(units, bool)
@@ -188,6 +190,8 @@ class SampleWatch:
             # In their order, each once.
             self._is_impossible = True
             return
+        # Nobody of another group or site.
+        self._is_impossible |= bool((self._kinds[found] != draws.number).any())
         match sampling:
             case InEpochs():
                 self._allocated(step, found)
@@ -208,7 +212,9 @@ class SampleWatch:
         is_fixed = isinstance(sampling, FixedSizeSampling)
         probability = min(1.0, sampling.expected_batch_size / max(1, len(among))) if is_fixed else sampling.probability
         is_poisson = not (is_fixed or isinstance(sampling, TruncatedPoissonSampling))
-        return Draws(len(among), tuple(np.bincount(among // BLOCK).tolist()), probability, is_poisson)
+        self._is_impossible |= bool((self._kinds[among] >= 0).any())
+        self._kinds[among] = number = len(self._draws)
+        return Draws(number, len(among), tuple(np.bincount(among // BLOCK).tolist()), probability, is_poisson)
 
     def _allocated(self, step: int, found: Units) -> None:
         """Whether everybody is in one step of each epoch."""
