@@ -432,6 +432,7 @@ static PyObject *watched_part(PyObject *module, PyObject *args) {
 }
 
 #ifdef WIDE_REGISTERS
+#include "_weighted.h"
 #include "_over.h"
 #endif
 

@@ -10,18 +10,21 @@ typedef struct { Py_ssize_t together, few; } Groups;
 
 static Py_ssize_t piece(Groups by) { return by.together + by.together % 2 * by.together; }
 
-/* Memory for one piece; its numbers are of ``size`` bytes: float32 or float64. */
-typedef struct { void *after; Py_ssize_t size; int64_t *place, *cell; double *left; uint64_t *word; Py_ssize_t proposals; } Room;
+/* Memory for one piece; its numbers are of ``size`` bytes: float32 or float64. ``row``: of what a recursion makes of a piece, float64. */
+typedef struct { void *after; Py_ssize_t size; int64_t *place, *cell; double *left, *row; uint64_t *word; Py_ssize_t proposals; } Room;
 
-static int has_all(const Room *room) { return room->after && room->place && room->cell && room->left; }
+static int has_all(const Room *room, int has_row) {
+    return room->after && room->place && room->cell && room->left && (room->row || !has_row);
+}
 
-static Room room_for(Py_ssize_t numbers, Py_ssize_t size) {
+static Room room_for(Py_ssize_t numbers, Py_ssize_t size, int has_row) {
     const size_t count = (size_t)numbers;
-    return (Room){malloc((size_t)size * count), size, malloc(8 * count), malloc(8 * count), malloc(8 * count), NULL, 0};
+    double *const row = has_row ? malloc(8 * count) : NULL;
+    return (Room){malloc((size_t)size * count), size, malloc(8 * count), malloc(8 * count), malloc(8 * count), row, NULL, 0};
 }
 
 static void free_room(Room *room) {
-    free(room->after); free(room->place); free(room->cell); free(room->left); free(room->word);
+    free(room->after); free(room->place); free(room->cell); free(room->left); free(room->row); free(room->word);
 }
 
 /* Words for a first round of so many proposals; 0 where there is no memory. */
@@ -54,17 +57,24 @@ static int add_rest(Encrypt encrypt, Stream *rest, Envelope tables, Room *room, 
     return 0;
 }
 
-/* How many numbers of the vector, from its first on, were released over themselves, and looked at where ``sums`` isn't NULL: all of them, or
-   whole pieces, where the next has a number that can't be decided here. -1 where a value isn't finite: such a piece isn't written, but its
-   words are taken. */
+WIDE static void in_single(const double *restrict given, float *restrict out, Py_ssize_t count) {
+    for (Py_ssize_t i = 0; i < count; i++) out[i] = (float)given[i];
+}
+
+/* How many numbers of the vector, float32 where single, from its first on, were released over themselves, and looked at where ``sums`` isn't
+   NULL: all of them, or whole pieces, where the next has a number that can't be decided here. -1 where a value isn't finite: such a piece isn't
+   written, but its words are taken. With a recursion, what it makes of them is released, and kept. */
 static Py_ssize_t all_over(
     Encrypt encrypt, int widest, Stream *words, Stream *rest, const uint64_t *column, Envelope tables, Groups groups, uint8_t *value,
-    Py_ssize_t count, Release by, Watched *watched, double *sums, Room *room
+    int single, Py_ssize_t count, Release by, Watched *watched, double *sums, Room *room, const Recursion *of
 ) {
+    const Py_ssize_t size = single ? 4 : 8;
     Py_ssize_t done = 0;
     while (done < count) {
         const Py_ssize_t whole = piece(groups), some = count - done <= whole + groups.few ? count - done : whole;
-        uint8_t *const before = value + done * room->size;
+        uint8_t *const own = value + done * size;
+        const void *const before = of ? (const void *)room->row : own;
+        if (of) all_weighted(own, single, done, some, of, NULL, room->row, 0);
         const Py_ssize_t found = all_streamed(
             encrypt, widest, words->key, words->place / 16, column, before, room->after, room->place, room->left, some, by, room->size == 4
         );
@@ -75,7 +85,9 @@ static Py_ssize_t all_over(
             watched->first = done;
             all_watched(widest, before, room->after, some, watched, sums, room->size == 4);
         }
-        memcpy(before, room->after, (size_t)(room->size * some));
+        if (of) all_weighted(own, single, done, some, of, of->kept, NULL, 0); /* again, and only now: a piece may be left to others */
+        if (of && single) in_single(room->after, (float *)own, some);
+        else memcpy(own, room->after, (size_t)(size * some));
         done += some;
     }
     return done;
@@ -106,9 +118,9 @@ static void end_look(Look *look) {
 }
 
 /* released_over(way, widest, key, place, rest's key, its place, columns, ends, rectangles, shift, together, few, value, factor, largest,
-   scale, single, watched) -> how many numbers of value, float32 where single, else float64, were released over themselves, from the first on,
-   and the two places behind what was taken of the key streams; -1 where a value isn't finite. watched: () or (kept, shift, steps, continues,
-   total, sums) of ``watched_part``. */
+   scale, single, watched, recursion) -> how many numbers of value, float32 where single, else float64, were released over themselves, from
+   the first on, and the two places behind what was taken of the key streams; -1 where a value isn't finite. watched: () or (kept, shift,
+   steps, continues, total, sums) of ``watched_part``. recursion: (), or what is released is what it makes of the value, in float64. */
 static PyObject *released_over(PyObject *module, PyObject *args) {
     Py_buffer key, own, columns, ends, rectangles, value;
     unsigned long long place, own_place;
@@ -116,18 +128,20 @@ static PyObject *released_over(PyObject *module, PyObject *args) {
     Groups groups;
     Release by;
     Look look = {0};
-    PyObject *watch;
+    PyObject *watch, *recursion;
+    GivenRecursion of = {0};
     int way, widest, single;
     Py_ssize_t done = 0;
     (void)module;
     if (!PyArg_ParseTuple(
-            args, "iiy*Ky*Ky*y*y*innw*dddpO!", &way, &widest, &key, &place, &own, &own_place, &columns, &ends, &rectangles, &tables.shift,
+            args, "iiy*Ky*Ky*y*y*innw*dddpO!O!", &way, &widest, &key, &place, &own, &own_place, &columns, &ends, &rectangles, &tables.shift,
             &groups.together, &groups.few, &value, &by.factor, &by.largest, &by.scale, &single,
-            &PyTuple_Type, &watch
+            &PyTuple_Type, &watch, &PyTuple_Type, &recursion
         )) return NULL;
     look_with(watch, &look);
     const Py_ssize_t size = single ? 4 : 8, count = value.len / size;
-    const int fits = has_room_for(&look, count) && key.len == 32 && own.len == 32 && way > 0 && way <= ways_here()
+    if (look.parsed) recursion_with(recursion, count, &of);
+    const int fits = has_room_for(&look, count) && of.fits && key.len == 32 && own.len == 32 && way > 0 && way <= ways_here()
         && columns.len == COLUMNS * 8 && ends.len == (REST + 1) * 8 && rectangles.len == REST * 8 && place % 16 == 0 && groups.together > 0
         && groups.few >= 0;
     Room room = {0};
@@ -137,12 +151,12 @@ static PyObject *released_over(PyObject *module, PyObject *args) {
         tables.end = ends.buf; tables.rectangle = rectangles.buf;
         Py_BEGIN_ALLOW_THREADS
         const Py_ssize_t largest = piece(groups) + groups.few;
-        room = room_for(count < largest ? count : largest, size);
-        has_room_for_all = has_all(&room);
+        room = room_for(count < largest ? count : largest, of.is_there ? 8 : size, of.is_there);
+        has_room_for_all = has_all(&room, of.is_there);
         if (has_room_for_all)
             done = all_over(
-                ways[way - 1], widest, &words, &rest, columns.buf, tables, groups, value.buf, count, by, &look.by, sums_of(&look),
-                &room
+                ways[way - 1], widest, &words, &rest, columns.buf, tables, groups, value.buf, single, count, by, &look.by,
+                sums_of(&look), &room, recursion_of(&of)
             );
         free_room(&room);
         Py_END_ALLOW_THREADS
@@ -151,7 +165,8 @@ static PyObject *released_over(PyObject *module, PyObject *args) {
     PyBuffer_Release(&key); PyBuffer_Release(&own); PyBuffer_Release(&columns); PyBuffer_Release(&ends); PyBuffer_Release(&rectangles);
     PyBuffer_Release(&value);
     end_look(&look);
-    if (!look.parsed) return NULL;
+    end_recursion(&of);
+    if (PyErr_Occurred()) return NULL;
     if (!fits) { PyErr_SetString(PyExc_ValueError, "arrays of other sizes than each other's"); return NULL; }
     if (!has_room_for_all && count) return PyErr_NoMemory();
     return Py_BuildValue("nKK", done, place, own_place);

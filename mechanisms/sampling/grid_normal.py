@@ -184,7 +184,12 @@ def draw_streamed(numbers: NDArray[np.float64], key: bytes, block: int, rest: Ke
 
 
 def released_over(
-    value: NDArray[Any], by: tuple[float, float, float], words: KeyStream, rest: KeyStream, watched: kernel.Watched | None
+    value: NDArray[Any],
+    by: tuple[float, float, float],
+    words: KeyStream,
+    rest: KeyStream,
+    watched: kernel.Watched | None,
+    recursion: kernel.Recursion | None = None,
 ) -> int:
     r"""``streamed`` over the value itself, which is looked at in the same pass, identical to the bit.
 
@@ -192,6 +197,7 @@ def released_over(
       value: (count,), contiguous, float32 or float64, of more than ``grid.FEW`` numbers.
       by: factor, largest and scale.
       words, rest: both in the kernel (``kernel.ciphers``).
+      recursion: as of ``kernel.released_over``.
     Returns:
       how many numbers, from the first on, were released: see ``kernel.released_over``; 0 where the last bytes used of ``words`` ended
       within a block. The next words are for the others.
@@ -206,7 +212,8 @@ def released_over(
         def take_rest(own: bytes, at: int) -> int:
             nonlocal done, behind
             tables = (found.ends, found.rectangles, found.shift)
-            done, behind, after = kernel.released_over((key, place), (own, at), found.columns, tables, TOGETHER, value, by, watched)
+            words_at, rest_at = (key, place), (own, at)
+            done, behind, after = kernel.released_over(words_at, rest_at, found.columns, tables, TOGETHER, value, by, watched, recursion)
             return after
 
         if place % key_stream.BLOCK == 0:

@@ -59,6 +59,10 @@ Place = tuple[bytes, int]
 Watched = tuple[NDArray[np.int8], int, float, bool, NDArray[np.float64], NDArray[np.float64]]
 """What a release is looked at with: kept, shift, steps, continues, total and sums, as of ``watched_part``."""
 
+Recursion = tuple[float, float, float, float, NDArray[np.float64], tuple[NDArray[Any], ...], bool, float, float, bool, NDArray[np.float64]]
+"""What a vector is made into before it is released (``trainer.engine.noise.weighted``): factor, largest, unit, own, coefficients, earlier
+vectors, whether these are float32, bound, weight, whether the sum is kept, and where, a vector of float64."""
+
 Proposals = tuple[NDArray[np.int64], NDArray[np.int8], int]
 """Cells, (n,); verdicts, (n,); how many of them are ``UNDECIDED``."""
 
@@ -223,6 +227,7 @@ def released_over(
     value: NDArray[Any],
     by: tuple[float, float, float],
     watched: Watched | None,
+    recursion: Recursion | None = None,
 ) -> tuple[int, int, int]:
     r"""``streamed`` over the value itself, with its rest, and ``watched_part`` of all of it, in one pass; needs ``ciphers``.
 
@@ -231,15 +236,16 @@ def released_over(
       together: the rest of so many numbers is drawn at once.
       value: (count,), contiguous, of a type of ``KINDS``, of more than ``grid.FEW`` numbers.
       by: factor, largest and scale, as of ``released``.
+      recursion: what it makes of the value, in float64, is released, in the value's type; what it keeps is written for the numbers that
+        were released.
     Returns:
       how many numbers, from the first on, were released: all, or an even number of whole groups where one behind them can't be decided
       here, and then more than ``grid.FEW`` are left; -1 where the value isn't finite everywhere (see ``check_finite``), and some of it
       may be released. And the places behind what was taken of both streams, which must be told of it even then.
     """
-    looks = () if watched is None else watched
-    return COMPILED.released_over(
-        ciphers(), WIDEST, *words, *rest, columns, *tables, together, FEW, value, *by, value.dtype == np.float32, looks
-    )
+    looks, of = () if watched is None else watched, () if recursion is None else recursion
+    single = value.dtype == np.float32
+    return COMPILED.released_over(ciphers(), WIDEST, *words, *rest, columns, *tables, together, FEW, value, *by, single, looks, of)
 
 
 def watched_part(

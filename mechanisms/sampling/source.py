@@ -200,8 +200,15 @@ class RandomStream:
         released = grid_normal.streamed(flat, factor, largest, scale, self._stream.secret, block, beside._stream)
         return released.reshape(value.shape)
 
-    def released_over(self, value: NDArray[Any], by: tuple[float, float, float], watched: kernel.Watched | None) -> int:
-        r"""``released_normal`` over a vector itself, (count,), float32 or float64, looked at in the same pass (``kernel.watched_part``).
+    def released_over(
+        self,
+        value: NDArray[Any],
+        by: tuple[float, float, float],
+        watched: kernel.Watched | None,
+        recursion: kernel.Recursion | None = None,
+    ) -> int:
+        r"""``released_normal`` over a vector itself, (count,), float32 or float64, looked at in the same pass (``kernel.watched_part``);
+        ``recursion``: as of ``kernel.released_over``.
 
         Returns:
           how many of its numbers were released, from the first on: all, or an even number of them, and then more than ``grid.FEW`` are left
@@ -209,7 +216,7 @@ class RandomStream:
         """
         if not kernel.ciphers() or self.observed is not None or len(value) <= FEW or not value.flags.c_contiguous:
             return 0
-        return grid_normal.released_over(value, by, self._stream, self._beside()._stream, watched)
+        return grid_normal.released_over(value, by, self._stream, self._beside()._stream, watched, recursion)
 
     def grid_laplace(self, count: int) -> NDArray[np.float64]:
         """``count`` independent (floor(2^32 L) + 1/2) / 2^32 of Laplace variables L of scale 1, exactly."""

@@ -141,14 +141,20 @@ def test_of_a_piece_that_it_can_not_decide_the_kernel_releases_nothing():
     ends[-1] = 2**62  # the whole rest is in the tail
     everything = np.zeros(4096, np.uint64) + np.uint64(kernel.REST)  # and every number is of the rest
     for columns, tables in ((table.columns, (table.ends, table.rectangles, table.shift)), (everything, (ends, table.rectangles, 2))):
-        value = np.ones(2500, np.float32)
-        found = kernel.released_over((KEY, 32), (KEY, 40), columns, tables, together, value, by, None)
-        if columns is everything:
-            assert found == (0, 32, 40)
-            assert (value == 1.0).all()
-        else:
-            assert found[:2] == (2500, 32 + 8 * 2500)
-            assert not (value == 1.0).any()
+        for of_earlier in (False, True):
+            value, last = np.ones(2500, np.float32), np.full(2500, 4.0)
+            # Sums of the value and half of what is kept of the last one, which is written over.
+            half = (1.0, np.inf, 0.0, 1.0, np.array([0.5]), (last,), False, np.inf, 1.0, True, last)
+            recursion = half if of_earlier else None
+            found = kernel.released_over((KEY, 32), (KEY, 40), columns, tables, together, value, by, None, recursion)
+            if columns is everything:
+                assert found == (0, 32, 40)
+                assert (value == 1.0).all()
+                assert (last == 4.0).all()
+            else:
+                assert found[:2] == (2500, 32 + 8 * 2500)
+                assert not (value == 1.0).any()
+                assert (last == (3.0 if of_earlier else 4.0)).all()
 
 
 def test_words_of_what_is_not_finite_are_not_used_again():
@@ -180,6 +186,11 @@ def test_a_kernel_asked_for_what_does_not_fit_refuses():
     for key, place, watched in ((bytes(31), 0, None), (KEY, 8, None), (KEY, 0, short), (KEY, 0, (*short[:5], sums[:13]))):
         with pytest.raises(ValueError, match="arrays of other sizes"):
             kernel.released_over((key, place), (KEY, 0), columns, tables, 50, single, (1.0, 1.0, 1.0), watched)
+    for earlier, coefficients, kept in ((99, 1, 100), (100, 2, 100), (100, 1, 99)):
+        vectors = (np.zeros(coefficients), (np.zeros(earlier),))
+        recursion = (1.0, np.inf, 0.0, 1.0, *vectors, False, np.inf, 1.0, True, np.zeros(kept))
+        with pytest.raises(ValueError, match="arrays of other sizes"):
+            kernel.released_over((KEY, 0), (KEY, 0), columns, tables, 50, single, (1.0, 1.0, 1.0), None, recursion)
 
 
 @pytest.mark.usefixtures("_by")

@@ -12,6 +12,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
+from tests.trainer.encodings import encoded
 from zetadp.accountants.events import RandomlyAllocated, Release, Repeated
 from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, RandomStream, Sensitivity
 from zetadp.mechanisms.sampling.grid import STEP
@@ -50,7 +51,7 @@ def _rows(mechanism: ComplexGaussian | Gaussian, sums: list[Tensor]) -> np.ndarr
     """What the mechanism's noise is added to, in units of the noise: all steps' numbers, multiples of the grid's step."""
     banded, source = BandedSums(TIGHT, mechanism, len(sums[0])), _NoNoise()
     found = [
-        releasing.release(mechanism, banded.encoded(step, total), source)  # type: ignore[arg-type]
+        releasing.release(mechanism, encoded(banded, step, total), source)  # type: ignore[arg-type]
         for step, total in enumerate(sums, 1)
     ]
     return torch.stack(found).numpy()
@@ -90,11 +91,11 @@ def test_weighted_sums_are_exact() -> None:
     generator = torch.Generator().manual_seed(3)
     # Some too long for the noise to hide: they are held.
     totals = [torch.randn(50, generator=generator, dtype=torch.float64) * 10.0**power for power in (-3, 2, 9, 0, 1)]
-    rows = [banded.encoded(step, total) for step, total in enumerate(totals, 1)]
+    rows = [encoded(banded, step, total) for step, total in enumerate(totals, 1)]
     again = BandedSums(STRATEGY, NOISES[0], 50)
     held: list[list[Fraction]] = []
     for step, (total, row) in enumerate(zip(totals, rows, strict=True), 1):
-        _ = again.encoded(step, total)
+        _ = encoded(again, step, total)
         held.insert(0, [Fraction(one) for one in again._sums.all[0].tolist()])
         for place in range(50):
             parts = zip(STRATEGY.coefficients, held, strict=False)
@@ -107,14 +108,14 @@ def test_gradients_follow_from_what_was_released(mechanism: ComplexGaussian | Ga
     banded, generator = BandedSums(STRATEGY, mechanism, 11), torch.Generator().manual_seed(5)
     for step in range(1, 8):
         total = torch.randn(11, generator=generator)
-        assert torch.allclose(banded.decoded(banded.encoded(step, total), torch.float64), total.double(), atol=1e-6)
+        assert torch.allclose(banded.decoded(encoded(banded, step, total), torch.float64), total.double(), atol=1e-6)
 
 
 def test_a_step_that_does_not_follow_begins_an_empty_band() -> None:
     banded, fresh = (BandedSums(STRATEGY, NOISES[0], 9) for _ in range(2))
     total, other = torch.full((9,), 0.25), torch.full((9,), 0.5)
-    _ = banded.decoded(banded.encoded(1, total) + 1.0, torch.float64)
-    first, second = banded.encoded(3, other), fresh.encoded(3, other)
+    _ = banded.decoded(encoded(banded, 1, total) + 1.0, torch.float64)
+    first, second = encoded(banded, 3, other), encoded(fresh, 3, other)
     assert torch.equal(first, second)
     assert torch.equal(banded.decoded(first, torch.float64), fresh.decoded(second, torch.float64))
 
@@ -140,7 +141,7 @@ def _noise(mechanism: ComplexGaussian | Gaussian, factor: float = 1.0) -> list[T
     banded, found = BandedSums(STRATEGY, mechanism, COORDINATES), []
     for step in range(1, STEPS + 1):
         source = TorchSource(RandomStream.from_seed(step, "bands"), CPU)
-        found.append(banded.decoded(releasing.release(drawn, banded.encoded(step, torch.zeros(COORDINATES)), source), torch.float64))
+        found.append(banded.decoded(releasing.release(drawn, encoded(banded, step, torch.zeros(COORDINATES)), source), torch.float64))
     return found
 
 

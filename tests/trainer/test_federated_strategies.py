@@ -16,6 +16,7 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from tests.selection import thinned
+from tests.trainer.encodings import Encodings, encoded
 from zetadp import accountants
 from zetadp.accountants.events import PoissonSampled, Release, Repeated
 from zetadp.mechanisms import Adjacency, ComplexGaussian, Gaussian, Sensitivity
@@ -347,15 +348,7 @@ def test_a_run_is_sampled_charged_and_tested_as_planned(noise: dict[str, Any], t
 
 
 def test_a_resumed_run_begins_anew_at_every_node_and_a_checkpoint_holds_no_sum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[tuple[int, Tensor, Tensor]] = []
-    original = BandedSums.encoded
-
-    def encoded(banded: BandedSums, step: int, total: Tensor) -> Tensor:
-        row = original(banded, step, total)
-        seen.append((step, total.clone(), row.clone()))
-        return row
-
-    monkeypatch.setattr(BandedSums, "encoded", encoded)
+    seen = Encodings(monkeypatch)
     spec = _spec()
     with pytest.raises(TrainingStopped):
         _train(spec, tmp_path, 5)
@@ -364,11 +357,11 @@ def test_a_resumed_run_begins_anew_at_every_node_and_a_checkpoint_holds_no_sum(t
     plan = spec.plan()
     assert isinstance(plan.strategy, BandedStrategy)
     assert isinstance(plan.mechanism, ComplexGaussian)
-    assert [step for step, _, _ in seen] == [step for step in range(1, 11) for _ in range(4)]
+    assert seen.steps == [step for step in range(1, 11) for _ in range(4)]
     for node in range(4):
-        fresh = BandedSums(plan.strategy, plan.mechanism, len(seen[0][1]))
-        for step, total, row in seen[node::4][5:8]:
-            assert torch.equal(original(fresh, step, total), row)
+        fresh = BandedSums(plan.strategy, plan.mechanism, len(seen.totals[0]))
+        for step, total, row in list(zip(seen.steps, seen.totals, seen.rows, strict=True))[node::4][5:8]:
+            assert torch.equal(encoded(fresh, step, total), row)
     with safe_open(tmp_path / "checkpoint.safetensors", framework="pt") as file:
         names = {name.split(".")[0] for name in file.keys()}  # noqa: SIM118 (not a mapping)
     assert names == {"parameters", "optimizer"}

@@ -13,6 +13,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
+from tests.trainer.encodings import encoded
 from zetadp.accountants.events import Release
 from zetadp.mechanisms import ComplexGaussian, Gaussian, RandomStream, Sensitivity
 from zetadp.mechanisms.declared.correlated import Buffer
@@ -80,7 +81,7 @@ def test_what_noise_is_added_to_is_the_matrix_times_the_sums(strategy: BandedInv
     generator = torch.Generator().manual_seed(1)
     totals = [torch.randn(9, generator=generator, dtype=torch.float64) for _ in range(STEPS)]
     sums = InverseBandedSums(strategy, NOISES[0], 9, STEPS)
-    rows = torch.stack([sums.encoded(step, total) for step, total in enumerate(totals, 1)])
+    rows = torch.stack([encoded(sums, step, total) for step, total in enumerate(totals, 1)])
     assert np.allclose(rows.numpy(), _dense(strategy) @ torch.stack(totals).numpy(), rtol=1e-6)
 
 
@@ -100,7 +101,7 @@ def _moved(strategy: BandedInverseStrategy, coordinates: int, first: int) -> flo
     without, beside = (InverseBandedSums(strategy, NOISES[0], coordinates, STEPS) for _ in range(2))
     square = Fraction(0)
     for step, total in enumerate(others):
-        rows = without.encoded(step + 1, total), beside.encoded(step + 1, total + own if step in turns else total)
+        rows = encoded(without, step + 1, total), encoded(beside, step + 1, total + own if step in turns else total)
         square += sum((Fraction(one) - Fraction(other)) ** 2 for one, other in zip(*(row.tolist() for row in rows), strict=True))
     return math.sqrt(square) / BOUND
 
@@ -131,15 +132,15 @@ def test_gradients_follow_from_what_was_released(strategy: BandedInverseStrategy
     sums, generator = InverseBandedSums(strategy, mechanism, 11, STEPS), torch.Generator().manual_seed(5)
     for step in range(1, STEPS + 1):
         total = torch.randn(11, generator=generator)
-        assert torch.allclose(sums.decoded(sums.encoded(step, total), torch.float64), total.double(), atol=1e-6)
+        assert torch.allclose(sums.decoded(encoded(sums, step, total), torch.float64), total.double(), atol=1e-6)
 
 
 def test_a_step_that_does_not_follow_begins_anew() -> None:
     sums, fresh = (InverseBandedSums(OWN, NOISES[0], 9, STEPS) for _ in range(2))
     total, other = torch.full((9,), 0.25), torch.full((9,), 0.5)
     for step in (1, 2):
-        _ = sums.decoded(sums.encoded(step, total) + 1.0, torch.float64)
-    first, second = sums.encoded(4, other), fresh.encoded(4, other)
+        _ = sums.decoded(encoded(sums, step, total) + 1.0, torch.float64)
+    first, second = encoded(sums, 4, other), encoded(fresh, 4, other)
     assert torch.equal(first, second)
     assert torch.equal(sums.decoded(first, torch.float64), fresh.decoded(second, torch.float64))
 
@@ -148,7 +149,7 @@ def test_numbers_that_are_too_long_for_the_noise_to_hide_are_held() -> None:
     sums = InverseBandedSums(ROOT, NOISES[0], 20, STEPS)
     largest = 2.0 ** (math.frexp(NOISES[0].noise_scale)[1] - 1 + 16)
     for step in range(1, STEPS + 1):
-        assert float(sums.encoded(step, torch.full((20,), 1e30)).max()) == largest * ROOT.weight
+        assert float(encoded(sums, step, torch.full((20,), 1e30)).max()) == largest * ROOT.weight
 
 
 def check_covariance(gradients: list[Tensor], std: float, strategy: BandedInverseStrategy) -> None:
@@ -166,7 +167,7 @@ def _noise(strategy: BandedInverseStrategy, mechanism: ComplexGaussian | Gaussia
     found: list[Tensor] = []
     for step in range(1, 6):
         source = TorchSource(RandomStream.from_seed(step, "inverse bands"), CPU)
-        found.append(sums.decoded(releasing.release(drawn, sums.encoded(step, torch.zeros(20_000)), source), torch.float64))
+        found.append(sums.decoded(releasing.release(drawn, encoded(sums, step, torch.zeros(20_000)), source), torch.float64))
     return found
 
 

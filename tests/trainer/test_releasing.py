@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,14 +19,19 @@ from zetadp.mechanisms.sampling import grid_normal, kernel
 from zetadp.mechanisms.sampling.grid import FEW
 from zetadp.trainer.engine import TorchSource
 from zetadp.trainer.engine.noise import releasing
+from zetadp.trainer.engine.noise.bands import BandedSums
+from zetadp.trainer.engine.noise.inverse_bands import InverseBandedSums
 from zetadp.trainer.engine.noise.noise_watch import NoiseWatch
 from zetadp.trainer.engine.noise.releasing import LARGEST_BOUND, gradient, query, release
 from zetadp.trainer.specs.descent import Cosine, FallingSchedule, StepDecay
 from zetadp.trainer.specs.execution_plan import AdaptiveClipping, FlatClipping, ScheduledClipping
+from zetadp.trainer.specs.strategy import BandedStrategy, LambdaNoise
 
 CPU = torch.device("cpu")
 ADAPTIVE = AdaptiveClipping(initial_bound=2.0, quantile=0.8, learning_rate=0.2, count_share=0.1)
 ONE = Sensitivity(l2=1.0, adjacency="add_remove", unit="record")
+TAKEN_BACK = LambdaNoise(decay=0.5).planned(9, 9)
+BAND = BandedStrategy(coefficients=(0.75, 0.375, 0.25))
 
 
 @dataclass(frozen=True)
@@ -158,11 +164,14 @@ def _let_kernel_release(pieces: int, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = kernel.released_over
 
     def some(*given: Any) -> tuple[int, int, int]:
-        *before, together, value, by, watched = given
+        *before, together, value, by, watched, recursion = given
         most = pieces * together * (1 + together % 2)
         if most and len(value) > most + FEW:
             value = value[:most]
-        return whole(*before, together, value, by, watched) if most else (0, given[0][1], given[1][1])
+            if recursion is not None:
+                *rule, earlier, single, bound, weight, keeps_sum, kept = recursion
+                recursion = (*rule, tuple(one[:most] for one in earlier), single, bound, weight, keeps_sum, kept[:most])
+        return whole(*before, together, value, by, watched, recursion) if most else (0, given[0][1], given[1][1])
 
     monkeypatch.setattr(kernel, "released_over", some)
 
@@ -237,6 +246,46 @@ def test_a_release_in_one_call_is_that_in_parts(
     assert asdict(whole._sums) == pytest.approx(asdict(parted._sums), rel=1e-5)
     for one, other in zip(whole._products.values(), parted._products.values(), strict=True):
         assert asdict(one) == pytest.approx(asdict(other), rel=1e-5, abs=1e-3)
+
+
+@pytest.mark.parametrize("numbers", [67, 117, 216, 1000, 1001])
+@pytest.mark.parametrize("pieces", [0, 1, 2, 100])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "make",
+    [lambda one, count: InverseBandedSums(TAKEN_BACK, one, count, 9), lambda one, count: BandedSums(BAND, one, count)],
+    ids=["taken back", "band"],
+)
+@pytest.mark.parametrize("mechanism", PARTED, ids=["real", "circular"])
+def test_what_a_strategy_makes_of_a_sum_is_released_over_it_as_by_itself(
+    mechanism: Gaussian | ComplexGaussian,
+    make: Callable[[Gaussian | ComplexGaussian, int], InverseBandedSums | BandedSums],
+    dtype: torch.dtype,
+    pieces: int,
+    numbers: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To the bit, step after step, over the memory of earlier ones, wherever the kernel leaves off; and it is watched as well."""
+    monkeypatch.setattr(releasing, "PART", 100)
+    monkeypatch.setattr(grid_normal, "TOGETHER", 25)
+    _let_kernel_release(pieces, monkeypatch)
+
+    def run(release: Callable[..., Tensor]) -> tuple[list[Tensor], NoiseWatch]:
+        sums, watch, draws = make(mechanism, numbers), NoiseWatch(mechanism), torch.Generator().manual_seed(numbers)
+        found: list[Tensor] = []
+        for step in range(1, 6):
+            total = torch.randn(numbers, generator=draws, dtype=dtype)
+            with sums.encoding(step, total) as encoding:
+                released = release(mechanism, total, _source(step), watch, 0, encoding)
+            found += [released.clone(), sums.decoded(released, torch.float32).clone()]
+        return found, watch
+
+    (found, watch), (expected, of_whole) = run(releasing.released_over), run(releasing.released_whole)
+    assert {one.dtype for one in found[::2]} == {dtype}
+    assert all(map(torch.equal, found, expected))
+    assert watch.numbers == of_whole.numbers
+    assert watch.is_as_claimed
+    assert asdict(watch._sums) == pytest.approx(asdict(of_whole._sums), rel=1e-5)
 
 
 @pytest.mark.parametrize("mechanism", PARTED, ids=["real", "circular"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from tests.selection import thinned
+from tests.trainer.encodings import Encodings, encoded
 from zetadp.accountants import profile
 from zetadp.accountants.events import (
     Event,
@@ -208,32 +208,13 @@ def test_a_resumed_run_releases_nothing_more_in_the_epoch_that_it_interrupted(
 # Banded noise
 
 
-class _Encoded:
-    """What the loop gave to bands, step by step, and what noise was added to."""
-
-    def __init__(self, patch: pytest.MonkeyPatch, sums: type[BandedSums | InverseBandedSums] = BandedSums) -> None:
-        self.steps: list[int] = []
-        self.totals: list[Tensor] = []
-        self.rows: list[Tensor] = []
-        original: Callable[[Any, int, Tensor], Tensor] = sums.encoded
-
-        def encoded(banded: BandedSums | InverseBandedSums, step: int, total: Tensor) -> Tensor:
-            row = original(banded, step, total)
-            self.steps.append(step)
-            self.totals.append(total.clone())
-            self.rows.append(row.clone())
-            return row
-
-        patch.setattr(sums, "encoded", encoded)
-
-
 @pytest.mark.parametrize("numbers", thinned(["complex", "real_pairs"], every=2))
 def test_noise_is_added_to_weighted_sums_of_the_last_steps(
     numbers: str, spec_json: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     head = "magnitude" if numbers == "complex" else "none"
     model = {"kind": "sequential", "numbers": numbers, "layers": [{"kind": "linear", "outputs": 10}], "head": head}
-    spec, seen = _spec(spec_json, "cyclic", noise=BANDED, model=model), _Encoded(monkeypatch)
+    spec, seen = _spec(spec_json, "cyclic", noise=BANDED, model=model), Encodings(monkeypatch)
     released: list[Tensor] = []
     kind = type(spec.plan().mechanism)
     original = kind.release
@@ -261,14 +242,14 @@ def test_noise_is_added_to_weighted_sums_of_the_last_steps(
 def test_a_resumed_run_begins_an_empty_band_and_a_checkpoint_holds_no_sum(
     spec_json: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec, seen = _spec(spec_json, "cyclic", noise=BANDED), _Encoded(monkeypatch)
+    spec, seen = _spec(spec_json, "cyclic", noise=BANDED), Encodings(monkeypatch)
     _run_in_two(spec, tmp_path, 5)
     assert seen.steps == list(range(1, STEPS + 1))
     plan = spec.plan()
     assert plan.strategy is not None
     assert isinstance(plan.mechanism, ComplexGaussian)
     empty = BandedSums(plan.strategy, plan.mechanism, len(seen.totals[0]))
-    assert [torch.equal(empty.encoded(step, seen.totals[step - 1]), seen.rows[step - 1]) for step in (6, 7, 8)] == [True] * 3
+    assert [torch.equal(encoded(empty, step, seen.totals[step - 1]), seen.rows[step - 1]) for step in (6, 7, 8)] == [True] * 3
     with safe_open(tmp_path / "checkpoint.safetensors", framework="pt") as file:
         names = {name.split(".")[0] for name in file.keys()}  # noqa: SIM118 (not a mapping)
     assert names == {"parameters", "optimizer"}
@@ -286,29 +267,29 @@ def test_a_resumed_run_in_turns_releases_nothing_more_in_its_epoch_and_begins_an
     spec_json: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = _spec(spec_json | {"reproducible": False, "seed": None}, "allocation in turns", noise=BANDED)
-    encoded = _Encoded(monkeypatch)
+    seen = Encodings(monkeypatch)
     _run_in_two(spec, tmp_path, 2)
     # Epochs of six steps: the third group had no turn in the first one, and has none in what is left of it.
-    assert encoded.steps == [1, 2, *range(7, STEPS + 1)]
+    assert seen.steps == [1, 2, *range(7, STEPS + 1)]
     strategy, mechanism = spec.plan().strategy, spec.plan().mechanism
     assert isinstance(strategy, BandedStrategy)
     assert isinstance(mechanism, ComplexGaussian)
-    empty = BandedSums(strategy, mechanism, len(encoded.totals[0]))
-    assert [torch.equal(empty.encoded(step, encoded.totals[step - 5]), encoded.rows[step - 5]) for step in (7, 8, 9)] == [True] * 3
+    empty = BandedSums(strategy, mechanism, len(seen.totals[0]))
+    assert [torch.equal(encoded(empty, step, seen.totals[step - 5]), seen.rows[step - 5]) for step in (7, 8, 9)] == [True] * 3
 
 
 def test_a_resumed_run_begins_a_banded_inverse_anew_and_a_checkpoint_holds_no_sum(
     spec_json: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec, seen = _spec(spec_json, "cyclic", noise=INVERSE), _Encoded(monkeypatch, InverseBandedSums)
+    spec, seen = _spec(spec_json, "cyclic", noise=INVERSE), Encodings(monkeypatch, InverseBandedSums)
     _run_in_two(spec, tmp_path, 5)
     assert seen.steps == list(range(1, STEPS + 1))
     plan = spec.plan()
     assert isinstance(plan.strategy, BandedInverseStrategy)
     assert isinstance(plan.mechanism, ComplexGaussian)
     first, second = (InverseBandedSums(plan.strategy, plan.mechanism, len(seen.totals[0]), STEPS) for _ in range(2))
-    assert [torch.equal(first.encoded(step, seen.totals[step - 1]), seen.rows[step - 1]) for step in range(1, 6)] == [True] * 5
-    assert [torch.equal(second.encoded(step, seen.totals[step - 1]), seen.rows[step - 1]) for step in range(6, 13)] == [True] * 7
+    assert [torch.equal(encoded(first, step, seen.totals[step - 1]), seen.rows[step - 1]) for step in range(1, 6)] == [True] * 5
+    assert [torch.equal(encoded(second, step, seen.totals[step - 1]), seen.rows[step - 1]) for step in range(6, 13)] == [True] * 7
     with safe_open(tmp_path / "checkpoint.safetensors", framework="pt") as file:
         names = {name.split(".")[0] for name in file.keys()}  # noqa: SIM118 (not a mapping)
     assert names == {"parameters", "optimizer"}

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.trainer.encodings import encoded
 from tests.trainer.test_inverse_bands import NOISES, OWN, STEPS
 from zetadp.trainer.engine.noise import weighted
 from zetadp.trainer.engine.noise.bands import BandedSums
@@ -98,10 +99,9 @@ def test_the_loop_refuses_vectors_of_other_sizes() -> None:
     ):
         with pytest.raises(ValueError, match="other sizes"):
             rule.over(given, [earlier], kept, out)
+    of = (1.0, 1.0, 0.0, 1.0, np.zeros(2), (np.zeros(9),), False, 1.0, 1.0, False, np.empty(0))
     with pytest.raises(ValueError, match="other sizes"):
-        weighted.COMPILED.weighted(
-            *(np.zeros(9), False, 1.0, 1.0, 0.0, 1.0, np.zeros(2), (np.zeros(9),), 1.0, 1.0, False, np.empty(0), np.zeros(9), False)
-        )
+        weighted.COMPILED.weighted(np.zeros(9), False, of, np.zeros(9), False)
 
 
 def test_the_last_vectors_are_the_newest_first_in_no_more_memory() -> None:
@@ -110,7 +110,8 @@ def test_the_last_vectors_are_the_newest_first_in_no_more_memory() -> None:
     for number in range(4):
         room = last.room(torch.zeros(3))
         assert (number >= 2) == any(room is one for one in vectors)
-        assert last.add(room.fill_(number)) is (vectors[number - 2] if number >= 2 else None)
+        assert all(last.room(torch.zeros(3), torch.float32) is not one for one in vectors)
+        last.add(room.fill_(number))
         vectors.append(room)
     assert [float(one[0]) for one in last.all] == [3.0, 2.0]
     last.clear()
@@ -129,7 +130,7 @@ def test_whole_runs_are_the_same_with_the_loop_and_without(make, monkeypatch: py
     def run() -> list[Tensor]:
         sums, generator, found = make(), torch.Generator().manual_seed(3), []
         for step in (*range(1, 7), *range(8, 14)):
-            row = sums.encoded(step, torch.randn(700, generator=generator))
+            row = encoded(sums, step, torch.randn(700, generator=generator))
             found.append(row.clone())
             row += torch.randn(700, generator=generator, dtype=torch.float64)  # a release over its vector
             found.append(sums.decoded(row, torch.float32).clone())

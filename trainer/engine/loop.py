@@ -283,32 +283,28 @@ class PrivateLoop:
         dtype = self.released_dtype(state.parameters.dtype)
         # The processes' sum first, then noise once: rounded shares of noise only add up to what is accounted for where sums are multiples
         # of their number, as those of nodes are in a secure sum (shared_noise.md).
-        vector = self._of_team(query, dtype)
+        vector = query.to(dtype) if self.team.size == 1 else self.team.sum(query.double())
         if self.team.rank:
             return self.team.sum(torch.zeros_like(vector))
         if self.marks is not None and marked is not None:
             vector = self.marks.followed(vector, marked)
         if self.shares is not None:
             return self._share(self.shares, vector, site.randomness.noise_source(step, vector), place)
-        if self.plan.strategy is not None:
-            vector = self._strategies[place].encoded(step, vector)
+        return self.team.sum(self._released(vector, step, place))
+
+    def _released(self, vector: Tensor, step: int, place: int) -> Tensor:
+        """The vector, or with correlated noise what its strategy makes of it, with the site's noise; nobody needs the vector afterwards."""
+        sums = self._strategies[place] if self._strategies else None
+        if isinstance(sums, BufferedSums):
+            vector = sums.encoded(step, vector)
         if self._may_be_held:
             vector = releasing.held(self.plan.mechanism, vector)
-        source = site.randomness.noise_source(step, vector)
-        if site.randomness.binds_noise:
-            # What was released is written down, as one.
-            released = releasing.release(self.plan.mechanism, vector, source)
-            if self.watch is not None:
-                self.watch.see(vector, released, place)
-        else:
-            released = releasing.released_over(self.plan.mechanism, vector, source, self.watch, place)
-        return self.team.sum(released)
-
-    def _of_team(self, query: Tensor, dtype: torch.dtype) -> Tensor:
-        """The sum of all processes' parts, in the type of what is released, or what a correlated release makes that type of itself."""
-        if self.team.size > 1:
-            return self.team.sum(query.double())
-        return query if self.plan.strategy is not None else query.to(dtype)
+        randomness = self.sites[place].randomness
+        source = randomness.noise_source(step, vector)
+        # What is written down, is so as one.
+        release = releasing.released_whole if randomness.binds_noise else releasing.released_over
+        with nullcontext() if sums is None or isinstance(sums, BufferedSums) else sums.encoding(step, vector) as encoding:
+            return release(self.plan.mechanism, vector, source, self.watch, place, encoding)
 
     def _share(self, shares: SharedNoise, vector: Tensor, source: NoiseSource[Tensor], place: int) -> Tensor:
         """The integers that a site adds to the secure sum."""
@@ -325,8 +321,8 @@ class PrivateLoop:
         return site.units if audited is None else torch.cat((site.units, audited.members(state.canaries, site.units.device)))
 
     def released_dtype(self, parameters: torch.dtype) -> torch.dtype:
-        """The type of a released vector, for that of the parameters."""
-        return torch.float64 if parameters == torch.float64 or self.plan.strategy is not None else self._dtype
+        """The type of a released vector, for that of the parameters; what buffers make of it is released in float64."""
+        return torch.float64 if parameters == torch.float64 else self._dtype
 
     def adds_what_it_draws(self) -> bool:
         """Whether a processor adds noise in the pass that draws it: what was drawn ahead would go to memory and back."""

@@ -7,6 +7,8 @@ mechanisms/proofs/banded_sums.md.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import final
 
 import torch
@@ -14,7 +16,7 @@ from torch import Tensor
 
 from zetadp.mechanisms import ComplexGaussian, Gaussian
 from zetadp.mechanisms.sampling.grid import contraction, rounding
-from zetadp.trainer.engine.noise.weighted import LastVectors, WeightedSum
+from zetadp.trainer.engine.noise.weighted import Encoding, LastVectors, WeightedSum
 from zetadp.trainer.specs.strategy import COEFFICIENT_BITS, BandedStrategy
 
 LARGEST_BITS = 50
@@ -64,14 +66,13 @@ class BandedSums:
         """The largest number that ``encoded`` returns."""
         return self._largest
 
-    def encoded(self, step: int, total: Tensor) -> Tensor:
-        r"""c_0 x_t + c_1 x_{t-1} + ..., to which the mechanism adds its noise.
+    @contextmanager
+    def encoding(self, step: int, total: Tensor) -> Iterator[Encoding]:
+        r"""c_0 x_t + c_1 x_{t-1} + ..., to which the mechanism adds its noise; who asks for it computes it.
 
         Args:
           step: a step that doesn't follow the last one begins an empty band.
           total: x_t, the step's clipped sum, (coordinates,), real, finite.
-        Returns:
-          (coordinates,), float64.
         """
         if self._step is not None and step != self._step + 1:
             self._sums.clear()
@@ -79,12 +80,11 @@ class BandedSums:
         self._step = step
         # Both factors of the rounding are powers of two, and rounding a float64 to a whole number is exact.
         kept = self._sums.room(total)
-        row = self._encoded.over(total, self._sums.all, kept, torch.empty_like(kept))
+        yield Encoding(self._encoded, self._sums.all, kept)
         self._sums.add(kept)
-        return row
 
     def decoded(self, released: Tensor, dtype: torch.dtype) -> Tensor:
-        """The step's noisy sum, (coordinates,), of this type, from its release, float64, and the ones before: post-processing."""
+        """The step's noisy sum, (coordinates,), of this type, from its release and the ones before: post-processing."""
         kept = self._gradients.room(released)
         found = self._decoded.over(released, self._gradients.all, kept, torch.empty_like(released, dtype=dtype))
         self._gradients.add(kept)

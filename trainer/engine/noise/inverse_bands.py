@@ -5,6 +5,8 @@ In float64; the rounding of every operation is charged, in all steps. Proof: mec
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import final
 
 import torch
@@ -12,7 +14,7 @@ from torch import Tensor
 
 from zetadp.mechanisms import ComplexGaussian, Gaussian
 from zetadp.trainer.engine.noise.buffers import ROUNDING, limits
-from zetadp.trainer.engine.noise.weighted import LastVectors, WeightedSum
+from zetadp.trainer.engine.noise.weighted import Encoding, LastVectors, WeightedSum
 from zetadp.trainer.specs.strategy import BandedInverseStrategy
 
 
@@ -37,8 +39,6 @@ class InverseBandedSums:
         self._encoded = WeightedSum(weights, factor=kept, largest=largest, bound=largest, weight=strategy.weight, keeps_sum=True)
         self._decoded = WeightedSum(tuple(-one for one in weights), weight=1.0 / (strategy.weight * kept))
         self._sums, self._releases = LastVectors(strategy.bands), LastVectors(strategy.bands)
-        # Memory for the next release.
-        self._spare: Tensor | None = None
         self._step: int | None = None
 
     @property
@@ -46,35 +46,31 @@ class InverseBandedSums:
         """The largest number that ``encoded`` returns."""
         return self._encoded.bound * self._encoded.weight
 
-    def encoded(self, step: int, total: Tensor) -> Tensor:
-        r"""c_0 u_t, u_t = x_t + w_1 u_{t-1} + w_2 u_{t-2} + ..., to which the mechanism adds its noise.
+    @contextmanager
+    def encoding(self, step: int, total: Tensor) -> Iterator[Encoding]:
+        r"""c_0 u_t, u_t = x_t + w_1 u_{t-1} + w_2 u_{t-2} + ..., to which the mechanism adds its noise; who asks for it computes it.
 
         Args:
           step: a step that doesn't follow the last one begins anew.
           total: x_t, the step's clipped sum, (coordinates,), real, finite.
-        Returns:
-          (coordinates,), float64.
         """
         if self._step is not None and step != self._step + 1:
             self._sums.clear()
             self._releases.clear()
         self._step = step
         kept = self._sums.room(total)
-        out = torch.empty_like(kept) if self._spare is None else self._spare
-        self._spare = None
-        self._encoded.over(total, self._sums.all, kept, out)
+        yield Encoding(self._encoded, self._sums.all, kept)
         self._sums.add(kept)
-        return out
 
     def decoded(self, released: Tensor, dtype: torch.dtype) -> Tensor:
         r"""The step's noisy sum, from its release and the ones before: post-processing.
 
         Args:
-          released: (coordinates,), float64; it is kept, and written over later.
+          released: (coordinates,), always of one type; it is kept, and written over later.
           dtype: of the sum, (coordinates,).
         """
-        found = self._decoded.over(released, self._releases.all, None, torch.empty_like(released, dtype=dtype))
-        self._spare = self._releases.add(released)
+        found = self._decoded.over(released, self._releases.all, None, self._releases.room(released, dtype))
+        self._releases.add(released)
         return found
 
 

@@ -18,6 +18,7 @@ from zetadp.mechanisms.sampling import grid_normal
 from zetadp.mechanisms.sampling.grid import FEW, LARGEST
 from zetadp.trainer.engine.noise.noise_watch import NoiseWatch
 from zetadp.trainer.engine.noise.torch_source import TorchSource
+from zetadp.trainer.engine.noise.weighted import Encoding
 from zetadp.trainer.specs.execution_plan import LARGEST_BOUND, SMALLEST_BOUND, AdaptiveClipping, Clipping, ScheduledClipping
 
 NARROW_LOT = 1024
@@ -119,33 +120,57 @@ def release(mechanism: ComplexGaussian | Gaussian | Laplace, vector: Tensor, sou
 
 
 def released_over(
-    mechanism: ComplexGaussian | Gaussian | Laplace, vector: Tensor, source: NoiseSource[Tensor], watch: NoiseWatch | None, place: int
+    mechanism: ComplexGaussian | Gaussian | Laplace,
+    vector: Tensor,
+    source: NoiseSource[Tensor],
+    watch: NoiseWatch | None,
+    place: int,
+    encoding: Encoding | None = None,
 ) -> Tensor:
-    """``release`` of a vector that nobody needs afterwards, which ``watch`` sees: over the vector itself, a part at a time, where it can be
-    done and there is more than one part."""
+    r"""``release`` of a vector that nobody needs afterwards, which ``watch`` sees: over the vector itself, a part at a time, where it can
+    be done and there is more than one part.
+
+    Args:
+      encoding: what it makes of the vector is released; the result has the vector's type, to which it is rounded after the noise.
+    """
     # A part that isn't finite is refused where it comes, after others were released and seen: such a vector is refused as a whole.
     fits = vector.is_contiguous() and takes_parts(mechanism, len(vector), vector.device)
-    in_parts = fits and (watch is None or watch.takes_parts_of(vector, place)) and source.all_finite(vector)
-    if not in_parts:
-        released = release(mechanism, vector, source)
-        if watch is not None:
-            watch.see(vector, released, place)
-        return released
+    is_seen_so = watch is None or watch.takes_parts_of(vector if encoding is None else encoding.kept, place)
+    if not fits or not is_seen_so or not source.all_finite(vector):
+        return released_whole(mechanism, vector, source, watch, place, encoding)
     assert not isinstance(mechanism, Laplace)
     if watch is not None:
         watch.begin(vector, place)
-    done = _released_at_once(mechanism, vector, source, watch)
+    done = _released_at_once(mechanism, vector, source, watch, encoding)
+    rest = vector[done:]
+    rows = rest if encoding is None or not len(rest) else encoding.behind(done).over(rest)
     length = PART if len(vector) > 2 * PART else PART // 2
-    for first in range(done, len(vector) - FEW, length):
-        part = vector[first:] if first + length >= len(vector) - FEW else vector[first : first + length]
-        released = _released_part(mechanism, part, source, len(vector))
+    for first in range(0, len(rest) - FEW, length):
+        here = slice(first, None if first + length >= len(rest) - FEW else first + length)
+        released = _released_part(mechanism, rows[here], source, len(vector))
         if watch is not None:
-            watch.see_part(part, released, first)
-        part.copy_(released)
+            watch.see_part(rows[here], released, done + first)
+        rest[here].copy_(released)
         del released  # or it would stand beside the next one
     if watch is not None:
         watch.end(place)
     return vector
+
+
+def released_whole(
+    mechanism: ComplexGaussian | Gaussian | Laplace,
+    vector: Tensor,
+    source: NoiseSource[Tensor],
+    watch: NoiseWatch | None,
+    place: int,
+    encoding: Encoding | None,
+) -> Tensor:
+    """``released_over`` in new memory, by one call of the mechanism."""
+    row = vector if encoding is None else encoding.over(vector)
+    released = release(mechanism, row, source)
+    if watch is not None:
+        watch.see(row, released, place)
+    return released if encoding is None else released.to(vector.dtype)
 
 
 def takes_parts(mechanism: ComplexGaussian | Gaussian | Laplace, length: int, device: torch.device) -> bool:
@@ -154,12 +179,19 @@ def takes_parts(mechanism: ComplexGaussian | Gaussian | Laplace, length: int, de
     return is_even and device.type == "cpu" and length > PART // 2 + FEW
 
 
-def _released_at_once(mechanism: ComplexGaussian | Gaussian, vector: Tensor, source: NoiseSource[Tensor], watch: NoiseWatch | None) -> int:
+def _released_at_once(
+    mechanism: ComplexGaussian | Gaussian,
+    vector: Tensor,
+    source: NoiseSource[Tensor],
+    watch: NoiseWatch | None,
+    encoding: Encoding | None,
+) -> int:
     """How many numbers of the vector, from the first on, the kernel releases over themselves and looks at, in one call: mostly all."""
     is_odd = mechanism.is_complex and len(vector) % 2 == 1
     if not isinstance(source, TorchSource) or vector.dtype not in (torch.float32, torch.float64) or is_odd:
         return 0
-    return source.released_over(vector, mechanism.on_grid(len(vector)), None if watch is None else watch.watched)
+    recursion = None if encoding is None else encoding.recursion
+    return source.released_over(vector, mechanism.on_grid(len(vector)), None if watch is None else watch.watched, recursion)
 
 
 def _released_part(mechanism: ComplexGaussian | Gaussian, part: Tensor, source: NoiseSource[Tensor], length: int) -> Tensor:

@@ -71,9 +71,15 @@ class TorchSource:
         there = self._stream.released_normal(value.cpu().contiguous().numpy(), factor, largest, scale)
         return self._observed(torch.from_numpy(there).to(value.device))
 
-    def released_over(self, value: Tensor, by: tuple[float, float, float], watched: kernel.Watched | None) -> int:
+    def released_over(
+        self,
+        value: Tensor,
+        by: tuple[float, float, float],
+        watched: kernel.Watched | None,
+        recursion: kernel.Recursion | None = None,
+    ) -> int:
         """``RandomStream.released_over`` for a vector, (count,), float32 or float64; 0 on an accelerator."""
-        return 0 if self._by_torch else self._stream.released_over(value.detach().numpy(), by, watched)
+        return 0 if self._by_torch else self._stream.released_over(value.detach().numpy(), by, watched, recursion)
 
     def _observed(self, released: Tensor) -> Tensor:
         """The same, which whoever observes the stream has seen."""

@@ -16,6 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from zetadp.mechanisms.sampling import kernel
+
 
 def _compiled() -> Any:
     try:
@@ -58,22 +60,24 @@ class WeightedSum:
 
         Args:
           given: x, (numbers,), float32 or float64, contiguous as all are.
-          earlier: e_1, e_2, ..., each (numbers,), float64.
-          kept: overwritten with what is kept, (numbers,), float64; it may be one of the earlier ones, not ``out``.
-          out: (numbers,), float32 or float64; it may be ``given`` if both have one type.
+          earlier: e_1, e_2, ..., each (numbers,), all of one of these types.
+          kept: overwritten with what is kept, (numbers,), float64; it may be one of the earlier ones.
+          out: (numbers,), float32 or float64; it may be ``given``, or one of the earlier ones that isn't ``kept``.
         """
         if COMPILED is None or given.device.type != "cpu":
             return self._by_torch(given, earlier, kept, out)
-        coefficients, vectors = np.array(self.coefficients[: len(earlier)]), tuple(one.numpy() for one in earlier)
-        COMPILED.weighted(
-            given.detach().numpy(),
-            given.dtype == torch.float32,
-            *(self.factor, self.largest, self.unit, self.own, coefficients, vectors, self.bound, self.weight, self.keeps_sum),
-            _NOTHING if kept is None else kept.numpy(),
-            out.numpy(),
-            out.dtype == torch.float32,
-        )
+        recursion = self.recursion(earlier, kept)
+        COMPILED.weighted(given.detach().numpy(), given.dtype == torch.float32, recursion, out.numpy(), out.dtype == torch.float32)
         return out
+
+    def recursion(self, earlier: Sequence[Tensor], kept: Tensor | None) -> kernel.Recursion:
+        """The same for a loop in C, of vectors on a processor."""
+        vectors = tuple(one.numpy() for one in earlier)
+        return (
+            *(self.factor, self.largest, self.unit, self.own, np.array(self.coefficients[: len(vectors)]), vectors),
+            bool(vectors) and earlier[0].dtype == torch.float32,
+            *(self.bound, self.weight, self.keeps_sum, _NOTHING if kept is None else kept.numpy()),
+        )
 
     def _by_torch(self, given: Tensor, earlier: Sequence[Tensor], kept: Tensor | None, out: Tensor) -> Tensor:
         number = given.to(torch.float64, copy=True).mul_(self.factor).clamp_(-self.largest, self.largest)
@@ -82,7 +86,7 @@ class WeightedSum:
         found = number * self.own
         for coefficient, one in zip(self.coefficients, earlier, strict=False):
             # Not add_ with a factor, which rounds once or twice as the processor has it.
-            found.add_(one * coefficient)
+            found.add_(one.double() * coefficient)
         found.clamp_(-self.bound, self.bound)
         if kept is not None:
             kept.copy_(found if self.keeps_sum else number)
@@ -90,8 +94,30 @@ class WeightedSum:
 
 
 @final
+@dataclass(frozen=True)
+class Encoding:
+    """What is released of a step's sum: ``rule`` over it and the ``earlier`` vectors; ``kept`` is written then, once."""
+
+    rule: WeightedSum
+    earlier: Sequence[Tensor]
+    kept: Tensor
+
+    def over(self, total: Tensor) -> Tensor:
+        """(numbers,), float64, in new memory."""
+        return self.rule.over(total, self.earlier, self.kept, torch.empty_like(total, dtype=torch.float64))
+
+    def behind(self, first: int) -> Encoding:
+        """Of the numbers from this one on."""
+        return Encoding(self.rule, [one[first:] for one in self.earlier], self.kept[first:])
+
+    @property
+    def recursion(self) -> kernel.Recursion:
+        return self.rule.recursion(self.earlier, self.kept)
+
+
+@final
 class LastVectors:
-    """The last vectors of a recursion, the newest first, each (numbers,), float64; the memory of the oldest one is written over."""
+    """The last vectors of a recursion, the newest first, each (numbers,); the memory of the oldest one is written over."""
 
     def __init__(self, most: int) -> None:
         self._vectors: deque[Tensor] = deque(maxlen=most)
@@ -100,15 +126,14 @@ class LastVectors:
     def all(self) -> Sequence[Tensor]:
         return self._vectors
 
-    def room(self, like: Tensor) -> Tensor:
-        """Memory for the next one: the oldest one's, which is still among all, or new one of the size of ``like``."""
-        return self._vectors[-1] if len(self._vectors) == self._vectors.maxlen else torch.empty_like(like, dtype=torch.float64)
+    def room(self, like: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
+        """Memory of this type for what comes next: the oldest one's, which is still among all, if it has to go then; or new one."""
+        is_full = len(self._vectors) == self._vectors.maxlen
+        return self._vectors[-1] if is_full and self._vectors[-1].dtype == dtype else torch.empty_like(like, dtype=dtype)
 
-    def add(self, vector: Tensor) -> Tensor | None:
-        """Takes a vector in, which nobody else may change; the one that leaves for it, if one does."""
-        leaves = self._vectors[-1] if len(self._vectors) == self._vectors.maxlen else None
+    def add(self, vector: Tensor) -> None:
+        """Takes a vector in, which nobody else may change; the oldest one goes for it."""
         self._vectors.appendleft(vector)
-        return leaves
 
     def clear(self) -> None:
         self._vectors.clear()
