@@ -14,9 +14,12 @@ from typing import Any, Final, cast, final
 
 import torch
 
-# Asked for by the first product: else, on AMD's processors, Intel's library multiplies small matrices in an order that depends on where in
-# memory they begin, and a unit's norm had other bits at other places of a microbatch. It takes no more time.
-os.environ.setdefault("MKL_CBWR", "AUTO")
+from zetadp.trainer.layers.products import PROCESSOR, is_intels
+
+if not is_intels(PROCESSOR):
+    # Read at the first product: else, on AMD's processors, Intel's library multiplies small matrices in an order that depends on where in
+    # memory they begin, and a unit's norm had other bits at other places of a microbatch. It takes no more time there.
+    os.environ.setdefault("MKL_CBWR", "AUTO")
 
 Read = Callable[[str, str], str]
 Write = Callable[[str, str, str], str]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import platform
 import re
 from pathlib import Path
-from typing import Any, cast, final
+from typing import Any, Final, cast, final
 
 import torch
 from torch import Tensor, nn
@@ -41,7 +41,12 @@ def gains(processor: str) -> bool:
     """
     family = re.search(r"cpu family\s*:\s*(\d+)", processor)
     is_in_halves = "AuthenticAMD" in processor and family is not None and int(family[1]) <= _HALVES
-    return "GenuineIntel" not in processor and not is_in_halves
+    return not is_intels(processor) and not is_in_halves
+
+
+def is_intels(processor: str) -> bool:
+    """Whether it is one of Intel's, as far as the system says."""
+    return "GenuineIntel" in processor
 
 
 def _processor() -> str:
@@ -51,7 +56,10 @@ def _processor() -> str:
         return platform.processor()
 
 
-_LINEAR: Any = _WIDE if gains(_processor()) else None
+PROCESSOR: Final = _processor()
+"""What the system says of this machine's."""
+
+_LINEAR: Any = _WIDE if gains(PROCESSOR) else None
 """oneDNN's product where it pays."""
 
 
