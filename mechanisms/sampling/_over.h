@@ -1,5 +1,5 @@
 /* A release over its own vector, group by group: noise of a key stream, its rest, a look at it, and only then the numbers themselves. A group
-   stays in the processor's second cache from its first number to its last look. */
+   of float32 stays in the processor's second cache from its first number to its last look. */
 
 /* Two key streams: of words, and of the rest. */
 typedef struct { const uint8_t *key; uint64_t place; } Stream;

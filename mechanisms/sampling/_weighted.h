@@ -58,7 +58,7 @@ WIDE static void all_weighted(
 }
 
 /* What Python gives of a recursion: () or (factor, largest, unit, own, coefficients, earlier, single, bound, weight, keeps_sum, kept), of
-   which earlier is a tuple of as many vectors as there are coefficients, float64, and kept may have no length. */
+   which earlier is a tuple of as many vectors as there are coefficients, float32 where single, else float64, and kept may have no length. */
 typedef struct { Recursion of; Py_buffer coefficients, kept, earlier[MOST_EARLIER]; int is_there, parsed, fits, taken; } GivenRecursion;
 
 /* In place: a buffer may point into itself. */

@@ -291,30 +291,6 @@ def test_filled_rows_change_no_output_and_no_slope(bias: bool, dtype: torch.dtyp
     assert torch.allclose(*slopes, rtol=1e-5, atol=1e-6)
 
 
-class LeftOver(nn.Module):
-    """As libraries multiply complex numbers: what is left of sixteens at the end is rounded otherwise, which changes one in thirty."""
-
-    def forward(self, z: Tensor) -> Tensor:
-        left = torch.arange(z.numel()).reshape(z.shape) >= z.numel() // 16 * 16
-        some = left & (z.detach().real.mul(1024.0).frac().abs() < 1.0 / 30.0)
-        return torch.where(some, z * (1.0 + 1e-6), z).abs()
-
-
-def test_sizes_that_leave_complex_numbers_over_are_found_out_however_many_numbers_a_record_has() -> None:
-    torch.manual_seed(7)
-    of = Problem(
-        nn.Sequential(nn.Linear(3000, 5, dtype=torch.complex64), LeftOver()),
-        flat_losses,
-        torch.randn(60, 3000, dtype=torch.complex64),
-        torch.zeros(60),
-        None,
-    )
-    clipped = ClippedGradients(of, FlatClipping(bound=1.0), 64, lot=48)
-    assert clipped.settle()
-    assert clipped._candidates.each == (24, 32, 40, 48, 56, 64)
-    assert clipped._sizes.each == (32, 48, 64)
-
-
 def test_dropout_is_no_reason_to_compute_one_by_one() -> None:
     of = problem(50, of=nn.Sequential(nn.Linear(20, 16), nn.Dropout(0.5), nn.Linear(16, 3)))
     clipped = ClippedGradients(of, FlatClipping(bound=1.0), 64)

@@ -11,8 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from tests.trainer.layer_cases import CASES, LayerCase, problem_of
+from tests.trainer.test_microbatches import flat_losses
 from zetadp.trainer.engine.gradients.clipping import ClippedGradients
 from zetadp.trainer.engine.gradients.microbatches import lengths
+from zetadp.trainer.engine.gradients.problem import Problem
 from zetadp.trainer.layers.products import PROCESSOR, is_intels
 from zetadp.trainer.layers.rules import standardised
 from zetadp.trainer.layers.standardised import StandardisedConv2d
@@ -79,6 +81,30 @@ def test_layers_are_added_in_the_same_order_for_every_unit(units: int) -> None:
     squares = torch.rand(12, units).square()
     columns = [lengths(squares[:, unit : unit + 1].clone()) for unit in range(units)]
     assert torch.equal(lengths(squares), torch.cat(columns))
+
+
+class LeftOver(nn.Module):
+    """As libraries multiply complex numbers: what is left of sixteens at the end is rounded otherwise, which changes one in thirty."""
+
+    def forward(self, z: Tensor) -> Tensor:
+        left = torch.arange(z.numel()).reshape(z.shape) >= z.numel() // 16 * 16
+        some = left & (z.detach().real.mul(1024.0).frac().abs() < 1.0 / 30.0)
+        return torch.where(some, z * (1.0 + 1e-6), z).abs()
+
+
+def test_sizes_that_leave_complex_numbers_over_are_found_out_however_many_numbers_a_record_has() -> None:
+    torch.manual_seed(7)
+    of = Problem(
+        nn.Sequential(nn.Linear(3000, 5, dtype=torch.complex64), LeftOver()),
+        flat_losses,
+        torch.randn(60, 3000, dtype=torch.complex64),
+        torch.zeros(60),
+        None,
+    )
+    clipped = ClippedGradients(of, FlatClipping(bound=1.0), 64, lot=48)
+    assert clipped.settle()
+    assert clipped._candidates.each == (24, 32, 40, 48, 56, 64)
+    assert clipped._sizes.each == (32, 48, 64)
 
 
 PRODUCTS = """

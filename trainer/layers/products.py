@@ -51,7 +51,7 @@ def is_intels(processor: str) -> bool:
 
 def _processor() -> str:
     try:
-        return Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+        return Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]  # the first of them
     except OSError:
         return platform.processor()
 

@@ -216,16 +216,15 @@ class Probe:
         self._most = most
         self._features = uneven(made_up_features(problem.features, (most + others_of(most)) * problem.records_per_unit))
         self._numbers = sum(part[: problem.records_per_unit].numel() for part in parts_of(self._features).values())
-        self._is_left_over = False
 
     def __call__(self, size: int) -> Bits | None:
         """What they have in microbatches of ``size`` units; None if it depends on places or companions."""
         units = torch.arange(size)
         watched = units if size * self._numbers <= NUMBERS_TURNED else torch.tensor(sorted({0, size // 2, size - 1}))
         with mode(self._problem.network, training=False):
-            self._is_left_over = False
             norms, seen = self._found(units, 0, watched)
-            turned = [(units.roll(places), size, 0) for places in turns(size, 0 if self._is_left_over else self._numbers * size)]
+            left_over = any(value.is_complex() and size * value[0].numel() % AT_ONCE for value in seen)
+            turned = [(units.roll(places), size, 0) for places in turns(size, 0 if left_over else self._numbers * size)]
             # And the other way round, where the last places have other units, and padding.
             other, padding = others_of(size), size // 4
             left = size - other - padding
@@ -253,7 +252,6 @@ class Probe:
 
         def see(value: Tensor) -> None:
             if len(value) == len(rows):
-                self._is_left_over |= value.is_complex() and value.numel() % AT_ONCE != 0
                 seen.append(value.detach().unflatten(0, (len(order), each))[places.to(value.device)])
 
         def watch(_module: nn.Module, _inputs: object, output: object) -> None:
