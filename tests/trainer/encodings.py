@@ -10,13 +10,10 @@ import torch
 from torch import Tensor
 
 from zetadp.trainer.engine.noise.bands import BandedSums
-from zetadp.trainer.engine.noise.inverse_bands import InverseBandedSums
-from zetadp.trainer.engine.noise.weighted import Encoding
-
-Sums = BandedSums | InverseBandedSums
+from zetadp.trainer.engine.noise.weighted import CorrelatedSums, Encoding
 
 
-def encoded(sums: Sums, step: int, total: Tensor) -> Tensor:
+def encoded(sums: CorrelatedSums, step: int, total: Tensor) -> Tensor:
     """What noise would be added to, (numbers,), float64."""
     with sums.encoding(step, total) as encoding:
         return encoding.over(total)
@@ -25,15 +22,15 @@ def encoded(sums: Sums, step: int, total: Tensor) -> Tensor:
 class Encodings:
     """What a run gave to its strategy, step by step, and what noise was added to."""
 
-    def __init__(self, patch: pytest.MonkeyPatch, sums: type[Sums] = BandedSums) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch, sums: type[CorrelatedSums] = BandedSums) -> None:
         self.steps: list[int] = []
         self.totals: list[Tensor] = []
         self.rows: list[Tensor] = []
         original = sums.encoding
 
         @contextmanager
-        def encoding(own: Sums, step: int, total: Tensor) -> Iterator[Encoding]:
-            with original(own, step, total) as found:  # type: ignore[arg-type]
+        def encoding(own: CorrelatedSums, step: int, total: Tensor) -> Iterator[Encoding]:
+            with original(own, step, total) as found:
                 self.steps.append(step)
                 self.totals.append(total.clone())
                 self.rows.append(found.rule.over(total, found.earlier, None, torch.empty_like(total, dtype=torch.float64)))

@@ -12,6 +12,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
+from tests.trainer.encodings import encoded
 from zetadp.accountants.events import Release
 from zetadp.mechanisms import ComplexGaussian, Gaussian, RandomStream, Sensitivity
 from zetadp.mechanisms.declared.correlated import Buffer
@@ -44,7 +45,7 @@ def test_what_noise_is_added_to_is_the_matrix_times_the_sums(strategy: BufferedS
     generator = torch.Generator().manual_seed(1)
     totals = [torch.randn(9, generator=generator, dtype=torch.float64) for _ in range(STEPS)]
     sums = BufferedSums(strategy, NOISES[0], 9, STEPS)
-    rows = torch.stack([sums.encoded(step, total) for step, total in enumerate(totals, 1)])
+    rows = torch.stack([encoded(sums, step, total) for step, total in enumerate(totals, 1)])
     assert np.allclose(rows.numpy(), _dense(strategy) @ torch.stack(totals).numpy(), rtol=1e-6)
 
 
@@ -64,7 +65,7 @@ def _moved(strategy: BufferedStrategy, coordinates: int, first: int) -> Fraction
     without, beside = (BufferedSums(strategy, NOISES[0], coordinates, STEPS) for _ in range(2))
     square = Fraction(0)
     for step, total in enumerate(others):
-        rows = without.encoded(step + 1, total), beside.encoded(step + 1, total + own if step in turns else total)
+        rows = encoded(without, step + 1, total), encoded(beside, step + 1, total + own if step in turns else total)
         square += sum((Fraction(one) - Fraction(other)) ** 2 for one, other in zip(*(row.tolist() for row in rows), strict=True))
     return square
 
@@ -90,15 +91,15 @@ def test_gradients_follow_from_what_was_released(strategy: BufferedStrategy, mec
     sums, generator = BufferedSums(strategy, mechanism, 11, STEPS), torch.Generator().manual_seed(5)
     for step in range(1, STEPS + 1):
         total = torch.randn(11, generator=generator)
-        assert torch.allclose(sums.decoded(sums.encoded(step, total), torch.float64), total.double(), atol=1e-6)
+        assert torch.allclose(sums.decoded(encoded(sums, step, total), torch.float64), total.double(), atol=1e-6)
 
 
 def test_a_step_that_does_not_follow_begins_with_empty_buffers() -> None:
     sums, fresh = (BufferedSums(TWO, NOISES[0], 9, STEPS) for _ in range(2))
     total, other = torch.full((9,), 0.25), torch.full((9,), 0.5)
     for step in (1, 2):
-        _ = sums.decoded(sums.encoded(step, total) + 1.0, torch.float64)
-    first, second = sums.encoded(4, other), fresh.encoded(4, other)
+        _ = sums.decoded(encoded(sums, step, total) + 1.0, torch.float64)
+    first, second = encoded(sums, 4, other), encoded(fresh, 4, other)
     assert torch.equal(first, second)
     assert torch.equal(sums.decoded(first, torch.float64), fresh.decoded(second, torch.float64))
 
@@ -118,7 +119,7 @@ def _noise(strategy: BufferedStrategy, mechanism: ComplexGaussian | Gaussian, fa
     found: list[Tensor] = []
     for step in range(1, 6):
         source = TorchSource(RandomStream.from_seed(step, "buffers"), CPU)
-        found.append(sums.decoded(releasing.release(drawn, sums.encoded(step, torch.zeros(20_000)), source), torch.float64))
+        found.append(sums.decoded(releasing.release(drawn, encoded(sums, step, torch.zeros(20_000)), source), torch.float64))
     return found
 
 

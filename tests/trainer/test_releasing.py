@@ -14,24 +14,28 @@ from torch import Tensor
 
 from tests.selection import thinned
 from zetadp.mechanisms import ComplexGaussian, Gaussian, Laplace, RandomStream, Sensitivity
+from zetadp.mechanisms.declared.correlated import Buffer
 from zetadp.mechanisms.errors import InvalidParameter
 from zetadp.mechanisms.sampling import grid_normal, kernel
 from zetadp.mechanisms.sampling.grid import FEW
 from zetadp.trainer.engine import TorchSource
 from zetadp.trainer.engine.noise import releasing
 from zetadp.trainer.engine.noise.bands import BandedSums
+from zetadp.trainer.engine.noise.buffers import BufferedSums
 from zetadp.trainer.engine.noise.inverse_bands import InverseBandedSums
 from zetadp.trainer.engine.noise.noise_watch import NoiseWatch
 from zetadp.trainer.engine.noise.releasing import LARGEST_BOUND, gradient, query, release
+from zetadp.trainer.engine.noise.weighted import CorrelatedSums
 from zetadp.trainer.specs.descent import Cosine, FallingSchedule, StepDecay
 from zetadp.trainer.specs.execution_plan import AdaptiveClipping, FlatClipping, ScheduledClipping
-from zetadp.trainer.specs.strategy import BandedStrategy, LambdaNoise
+from zetadp.trainer.specs.strategy import BandedStrategy, BufferedNoise, LambdaNoise
 
 CPU = torch.device("cpu")
 ADAPTIVE = AdaptiveClipping(initial_bound=2.0, quantile=0.8, learning_rate=0.2, count_share=0.1)
 ONE = Sensitivity(l2=1.0, adjacency="add_remove", unit="record")
 TAKEN_BACK = LambdaNoise(decay=0.5).planned(9, 9)
 BAND = BandedStrategy(coefficients=(0.75, 0.375, 0.25))
+BUFFERED = BufferedNoise(buffers=(Buffer(weight=0.4, decay=0.7), Buffer(weight=0.1, decay=0.95))).planned(9, 9)
 
 
 @dataclass(frozen=True)
@@ -253,13 +257,17 @@ def test_a_release_in_one_call_is_that_in_parts(
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(
     "make",
-    [lambda one, count: InverseBandedSums(TAKEN_BACK, one, count, 9), lambda one, count: BandedSums(BAND, one, count)],
-    ids=["taken back", "band"],
+    [
+        lambda one, count: InverseBandedSums(TAKEN_BACK, one, count, 9),
+        lambda one, count: BandedSums(BAND, one, count),
+        lambda one, count: BufferedSums(BUFFERED, one, count, 9),
+    ],
+    ids=["taken back", "band", "buffered"],
 )
 @pytest.mark.parametrize("mechanism", PARTED, ids=["real", "circular"])
 def test_what_a_strategy_makes_of_a_sum_is_released_over_it_as_by_itself(
     mechanism: Gaussian | ComplexGaussian,
-    make: Callable[[Gaussian | ComplexGaussian, int], InverseBandedSums | BandedSums],
+    make: Callable[[Gaussian | ComplexGaussian, int], CorrelatedSums],
     dtype: torch.dtype,
     pieces: int,
     numbers: int,

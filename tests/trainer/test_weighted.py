@@ -3,6 +3,7 @@ r"""Weighted sums of vectors: the loop in C and torch's operations to the bit, a
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -11,11 +12,13 @@ import torch
 from torch import Tensor
 
 from tests.trainer.encodings import encoded
+from tests.trainer.test_buffers import TWO
 from tests.trainer.test_inverse_bands import NOISES, OWN, STEPS
-from zetadp.trainer.engine.noise import weighted
+from zetadp.trainer.engine.noise import releasing, weighted
 from zetadp.trainer.engine.noise.bands import BandedSums
+from zetadp.trainer.engine.noise.buffers import BufferedSums
 from zetadp.trainer.engine.noise.inverse_bands import InverseBandedSums
-from zetadp.trainer.engine.noise.weighted import LastVectors, WeightedSum
+from zetadp.trainer.engine.noise.weighted import CorrelatedSums, LastVectors, WeightedSum
 from zetadp.trainer.specs.strategy import BandedStrategy
 
 NO_LOOPS = "no compiled loops: torch is all there is"
@@ -118,17 +121,21 @@ def test_the_last_vectors_are_the_newest_first_in_no_more_memory() -> None:
     assert not last.all
 
 
-@pytest.mark.parametrize("make", [
-    lambda: InverseBandedSums(OWN, NOISES[0], 700, STEPS),
-    lambda: BandedSums(BandedStrategy(coefficients=(0.75, 0.375, 0.25)), NOISES[0], 700),
-], ids=["inverse", "banded"])  # fmt: skip
-def test_whole_runs_are_the_same_with_the_loop_and_without(make, monkeypatch: pytest.MonkeyPatch) -> None:
+MAKERS: dict[str, Callable[[], CorrelatedSums]] = {
+    "inverse": lambda: InverseBandedSums(OWN, NOISES[0], 700, STEPS),
+    "banded": lambda: BandedSums(BandedStrategy(coefficients=(0.75, 0.375, 0.25)), NOISES[0], 700),
+    "buffered": lambda: BufferedSums(TWO, NOISES[0], 700, STEPS),
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_whole_runs_are_the_same_with_the_loop_and_without(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With memory that is written over: what was encoded, released and decoded in twelve steps, a break in the middle."""
     if weighted.COMPILED is None:
         pytest.skip(NO_LOOPS)
 
     def run() -> list[Tensor]:
-        sums, generator, found = make(), torch.Generator().manual_seed(3), []
+        sums, generator, found = MAKERS[name](), torch.Generator().manual_seed(3), list[Tensor]()
         for step in (*range(1, 7), *range(8, 14)):
             row = encoded(sums, step, torch.randn(700, generator=generator))
             found.append(row.clone())
@@ -139,3 +146,32 @@ def test_whole_runs_are_the_same_with_the_loop_and_without(make, monkeypatch: py
     looped = run()
     monkeypatch.setattr(weighted, "COMPILED", None)
     assert all(map(torch.equal, looped, run()))
+
+
+def _fail_in_the_middle(sums: CorrelatedSums) -> None:
+    with sums.encoding(6, torch.ones(700)) as encoding:
+        encoding.behind(350).over(torch.ones(350))
+        raise RuntimeError("in the middle")
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_after_a_step_that_failed_sums_begin_anew(name: str) -> None:
+    """What it kept may be half written, over the memory of an earlier step's: with that the next release would hold no sum of the proof."""
+    sums, fresh, generator = MAKERS[name](), MAKERS[name](), torch.Generator().manual_seed(4)
+    for step in range(1, 6):
+        _ = sums.decoded(encoded(sums, step, torch.randn(700, generator=generator)), torch.float32)
+    with pytest.raises(RuntimeError, match="in the middle"):
+        _fail_in_the_middle(sums)
+    total = torch.randn(700, generator=generator)
+    assert torch.equal(encoded(sums, 7, total), encoded(fresh, 7, total))
+    released = torch.randn(700, generator=generator, dtype=torch.float64)
+    assert torch.equal(sums.decoded(released.clone(), torch.float32), fresh.decoded(released, torch.float32))
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_what_is_encoded_stays_within_what_noise_is_added_to_as_it_is(name: str) -> None:
+    sums, scale = MAKERS[name](), NOISES[0].noise_scale
+    for step in range(1, 12):
+        row = encoded(sums, step, torch.full((700,), 1e30))
+        assert scale < float(row.abs().max()) < releasing.HELD * scale
+        _ = sums.decoded(row, torch.float32)

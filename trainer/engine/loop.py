@@ -32,6 +32,7 @@ from zetadp.trainer.engine.noise.noise_watch import NoiseWatch
 from zetadp.trainer.engine.noise.randomness import Randomness
 from zetadp.trainer.engine.noise.releasing import Clipped
 from zetadp.trainer.engine.noise.shared import SharedNoise
+from zetadp.trainer.engine.noise.weighted import CorrelatedSums
 from zetadp.trainer.engine.team.interface import Team
 from zetadp.trainer.engine.torch_seed import torch_seeded
 from zetadp.trainer.layers.flat_parameters import ParameterLayout
@@ -46,9 +47,6 @@ NO_BOUND = 1.0
 
 Deliver = Callable[[int, int, Tensor], Tensor | None]
 """Step, site and its released vector -> what arrives of it; None if nothing does."""
-
-Correlated = BandedSums | BufferedSums | InverseBandedSums
-"""A site's last sums, and what followed from its last releases."""
 
 
 class ClippedSums(Protocol):
@@ -155,11 +153,11 @@ class PrivateLoop:
         return SampleWatch(self.plan.sampling, numbers + canaries)
 
     @cached_property
-    def _strategies(self) -> list[Correlated]:
+    def _strategies(self) -> list[CorrelatedSums]:
         """Of each site, which has its own; none for independent noise."""
         return [] if self.plan.strategy is None else [self._begun(self.plan.strategy) for _ in self.sites]
 
-    def _begun(self, strategy: Strategy) -> Correlated:
+    def _begun(self, strategy: Strategy) -> CorrelatedSums:
         """What nothing has been released of."""
         mechanism = self.plan.mechanism
         assert not isinstance(mechanism, Laplace)  # checked by the plan
@@ -178,8 +176,7 @@ class PrivateLoop:
         """Whether a number of a release may be larger than noise is added to."""
         units = sum(len(site.units) for site in self.sites) + (0 if self.canaries is None else self.canaries.count)
         bound = 1.0 if self.plan.clipping.IN_BOUNDS else self.plan.clipping.bound
-        largest = units * bound if self.plan.strategy is None else self._strategies[0].largest
-        return releasing.may_be_held(self.plan.mechanism, largest)
+        return self.plan.strategy is None and releasing.may_be_held(self.plan.mechanism, units * bound)
 
     @property
     def _coordinates(self) -> int:
@@ -294,16 +291,13 @@ class PrivateLoop:
 
     def _released(self, vector: Tensor, step: int, place: int) -> Tensor:
         """The vector, or with correlated noise what its strategy makes of it, with the site's noise; nobody needs the vector afterwards."""
-        sums = self._strategies[place] if self._strategies else None
-        if isinstance(sums, BufferedSums):
-            vector = sums.encoded(step, vector)
         if self._may_be_held:
             vector = releasing.held(self.plan.mechanism, vector)
         randomness = self.sites[place].randomness
         source = randomness.noise_source(step, vector)
         # What is written down, is so as one.
         release = releasing.released_whole if randomness.binds_noise else releasing.released_over
-        with nullcontext() if sums is None or isinstance(sums, BufferedSums) else sums.encoding(step, vector) as encoding:
+        with self._strategies[place].encoding(step, vector) if self._strategies else nullcontext() as encoding:
             return release(self.plan.mechanism, vector, source, self.watch, place, encoding)
 
     def _share(self, shares: SharedNoise, vector: Tensor, source: NoiseSource[Tensor], place: int) -> Tensor:
@@ -321,7 +315,7 @@ class PrivateLoop:
         return site.units if audited is None else torch.cat((site.units, audited.members(state.canaries, site.units.device)))
 
     def released_dtype(self, parameters: torch.dtype) -> torch.dtype:
-        """The type of a released vector, for that of the parameters; what buffers make of it is released in float64."""
+        """The type of a released vector, for that of the parameters."""
         return torch.float64 if parameters == torch.float64 else self._dtype
 
     def adds_what_it_draws(self) -> bool:

@@ -7,8 +7,6 @@ mechanisms/proofs/banded_sums.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import final
 
 import torch
@@ -16,7 +14,7 @@ from torch import Tensor
 
 from zetadp.mechanisms import ComplexGaussian, Gaussian
 from zetadp.mechanisms.sampling.grid import contraction, rounding
-from zetadp.trainer.engine.noise.weighted import Encoding, LastVectors, WeightedSum
+from zetadp.trainer.engine.noise.weighted import CorrelatedSums, Encoding, LastVectors, WeightedSum
 from zetadp.trainer.specs.strategy import COEFFICIENT_BITS, BandedStrategy
 
 LARGEST_BITS = 50
@@ -30,11 +28,8 @@ OF_SUMS = (1.0 + 2.0**-COEFFICIENT_BITS) * 2.0 ** (COEFFICIENT_BITS - SUM_BITS)
 
 
 @final
-class BandedSums:
-    r"""The last sums of one attempt, secret, and what followed from its last releases.
-
-    Neither is ever written: an attempt that resumes a run begins with an empty band. That is as private (proof, 4), but less of its first
-    gradients' noise is cancelled.
+class BandedSums(CorrelatedSums):
+    r"""What is released is c_0 x_t + c_1 x_{t-1} + ..., of the last sums.
 
     Args:
       mechanism: of every release, with the same noise on every real component.
@@ -44,6 +39,7 @@ class BandedSums:
     """
 
     def __init__(self, strategy: BandedStrategy, mechanism: ComplexGaussian | Gaussian, coordinates: int) -> None:
+        super().__init__()
         coefficients = strategy.coefficients
         # What a sum is multiplied by, so that its own rounding and that of the releases are within what the noise is for. Complex noise
         # adds one number to a vector of odd length.
@@ -52,39 +48,23 @@ class BandedSums:
         # A power of two, at most 2^-34 of the noise's scale.
         fine = 2.0 ** (math.frexp(mechanism.noise_scale)[1] - 1 - SUM_BITS)
         weight = 2.0 ** math.ceil(math.log2(max(1.0, math.fsum(coefficients))))
-        self._largest = fine * 2.0**LARGEST_BITS
-        self._encoded = WeightedSum(
-            coefficients[1:], factor=kept, largest=self._largest / weight, unit=fine * 2.0**COEFFICIENT_BITS, own=coefficients[0]
-        )
-        first = coefficients[0]
+        first, largest = coefficients[0], fine * 2.0**LARGEST_BITS / weight
+        # Both factors of the rounding are powers of two, and rounding a float64 to a whole number is exact.
+        self._encoded = WeightedSum(coefficients[1:], factor=kept, largest=largest, unit=fine * 2.0**COEFFICIENT_BITS, own=first)
         self._decoded = WeightedSum(tuple(-one / first for one in coefficients[1:]), factor=1.0 / kept, own=1.0 / first, keeps_sum=True)
         self._sums, self._gradients = LastVectors(strategy.bands - 1), LastVectors(strategy.bands - 1)
-        self._step: int | None = None
 
-    @property
-    def largest(self) -> float:
-        """The largest number that ``encoded`` returns."""
-        return self._largest
+    def _begin_anew(self) -> None:
+        self._sums.clear()
+        self._gradients.clear()
 
-    @contextmanager
-    def encoding(self, step: int, total: Tensor) -> Iterator[Encoding]:
-        r"""c_0 x_t + c_1 x_{t-1} + ..., to which the mechanism adds its noise; who asks for it computes it.
+    def _encoding(self, total: Tensor) -> Encoding:
+        return Encoding(self._encoded, self._sums.all, self._sums.room(total))
 
-        Args:
-          step: a step that doesn't follow the last one begins an empty band.
-          total: x_t, the step's clipped sum, (coordinates,), real, finite.
-        """
-        if self._step is not None and step != self._step + 1:
-            self._sums.clear()
-            self._gradients.clear()
-        self._step = step
-        # Both factors of the rounding are powers of two, and rounding a float64 to a whole number is exact.
-        kept = self._sums.room(total)
-        yield Encoding(self._encoded, self._sums.all, kept)
+    def _keep(self, kept: Tensor) -> None:
         self._sums.add(kept)
 
     def decoded(self, released: Tensor, dtype: torch.dtype) -> Tensor:
-        """The step's noisy sum, (coordinates,), of this type, from its release and the ones before: post-processing."""
         kept = self._gradients.room(released)
         found = self._decoded.over(released, self._gradients.all, kept, torch.empty_like(released, dtype=dtype))
         self._gradients.add(kept)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from zetadp.mechanisms import ComplexGaussian, Gaussian
 from zetadp.mechanisms.sampling.grid import contraction, rounding
+from zetadp.trainer.engine.noise.weighted import CorrelatedSums, Encoding, WeightedSum
 from zetadp.trainer.specs.strategy import BufferedStrategy
 
 LARGEST_BITS = 16
@@ -23,11 +24,8 @@ ROUNDING = 2.0 ** (LARGEST_BITS - 53)
 
 
 @final
-class BufferedSums:
-    r"""The buffers of one attempt, secret, and those of the gradients that followed from its releases.
-
-    Neither is ever written: an attempt that resumes a run begins with empty buffers. That is as private (proof, 5), but less of its first
-    gradients' noise is cancelled.
+class BufferedSums(CorrelatedSums):
+    r"""What is released is c_0 (x_t + the buffers' weighted sum).
 
     Args:
       mechanism: of every release, with the same noise on every real component.
@@ -38,43 +36,28 @@ class BufferedSums:
     """
 
     def __init__(self, strategy: BufferedStrategy, mechanism: ComplexGaussian | Gaussian, coordinates: int, steps: int) -> None:
-        self._strategy = strategy
-        self._kept, self._largest = limits(mechanism, coordinates, steps, _each(strategy, steps))
-        self._sums = _Buffers(strategy)
-        self._gradients = _Buffers(strategy)
-        self._step: int | None = None
+        super().__init__()
+        kept, largest = limits(mechanism, coordinates, steps, _each(strategy, steps))
+        weights = tuple(one.weight for one in strategy.buffers)
+        self._strategy, self._largest = strategy, largest
+        self._encoded = WeightedSum(weights, factor=kept, largest=largest, bound=largest / strategy.weight, weight=strategy.weight)
+        self._decoded = WeightedSum(tuple(-one for one in weights), factor=1.0 / (strategy.weight * kept), keeps_sum=True)
+        self._begin_anew()
 
-    def encoded(self, step: int, total: Tensor) -> Tensor:
-        r"""c_0 (x_t + the buffers' weighted sum), to which the mechanism adds its noise.
+    def _begin_anew(self) -> None:
+        self._sums, self._gradients = _Buffers(self._strategy, self._largest), _Buffers(self._strategy, math.inf)
 
-        Args:
-          step: a step that doesn't follow the last one begins with empty buffers.
-          total: x_t, the step's clipped sum, (coordinates,), real, finite.
-        Returns:
-          (coordinates,), float64.
-        """
-        if self._step is not None and step != self._step + 1:
-            self._sums, self._gradients = _Buffers(self._strategy), _Buffers(self._strategy)
-        self._step = step
-        own = total.double().mul(self._kept).clamp_(-self._largest, self._largest)
-        row = own.clone()
-        for weight, buffer in self._sums.moved(self._largest):
-            row.add_(buffer, alpha=weight)
-        self._sums.last = own
-        return row.mul_(self._strategy.weight)
+    def _encoding(self, total: Tensor) -> Encoding:
+        return Encoding(self._encoded, self._sums.moved(), torch.empty_like(total, dtype=torch.float64))
 
-    @property
-    def largest(self) -> float:
-        """The largest number that ``encoded`` returns."""
-        return self._largest * self._strategy.weight * (1.0 + math.fsum(one.weight for one in self._strategy.buffers))
+    def _keep(self, kept: Tensor) -> None:
+        self._sums.last = kept
 
     def decoded(self, released: Tensor, dtype: torch.dtype) -> Tensor:
-        """The step's noisy sum, (coordinates,), of this type, from its release, float64, and the ones before: post-processing."""
-        found = released.double() / (self._strategy.weight * self._kept)
-        for weight, buffer in self._gradients.moved(math.inf):
-            found.sub_(buffer, alpha=weight)
-        self._gradients.last = found
-        return found.to(dtype, copy=True)
+        kept = torch.empty_like(released, dtype=torch.float64)
+        found = self._decoded.over(released, self._gradients.moved(), kept, torch.empty_like(released, dtype=dtype))
+        self._gradients.last = kept
+        return found
 
 
 def limits(mechanism: ComplexGaussian | Gaussian, coordinates: int, steps: int, each: float) -> tuple[float, float]:
@@ -93,15 +76,15 @@ def limits(mechanism: ComplexGaussian | Gaussian, coordinates: int, steps: int, 
 
 @final
 class _Buffers:
-    """s_i(t) = d_i s_i(t - 1) + v_{t - 1} for vectors v_1, v_2, ...; ``last`` is the last one of these."""
+    """s_i(t) = d_i s_i(t - 1) + v_{t - 1}, held within +-``largest``, for vectors v_1, v_2, ...; ``last`` is the last one of these."""
 
-    def __init__(self, strategy: BufferedStrategy) -> None:
-        self._buffers = strategy.buffers
+    def __init__(self, strategy: BufferedStrategy, largest: float) -> None:
+        self._buffers, self._largest = strategy.buffers, largest
         self._values: list[Tensor] = []
         self.last: Tensor | None = None
 
-    def moved(self, largest: float) -> list[tuple[float, Tensor]]:
-        """(w_i, s_i(t)) of the next step, held within +-largest; none in the first."""
+    def moved(self) -> list[Tensor]:
+        """s_i(t) of the next step; none in the first."""
         if self.last is None:
             return []
         if not self._values:
@@ -109,9 +92,9 @@ class _Buffers:
         else:
             for buffer, value in zip(self._buffers, self._values, strict=True):
                 value.mul_(buffer.decay).add_(self.last)
-                if largest < math.inf:
-                    value.clamp_(-largest, largest)
-        return [(buffer.weight, value) for buffer, value in zip(self._buffers, self._values, strict=True)]
+                if self._largest < math.inf:
+                    value.clamp_(-self._largest, self._largest)
+        return self._values
 
 
 def _each(strategy: BufferedStrategy, steps: int) -> float:

@@ -5,8 +5,6 @@ In float64; the rounding of every operation is charged, in all steps. Proof: mec
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import final
 
 import torch
@@ -14,16 +12,13 @@ from torch import Tensor
 
 from zetadp.mechanisms import ComplexGaussian, Gaussian
 from zetadp.trainer.engine.noise.buffers import ROUNDING, limits
-from zetadp.trainer.engine.noise.weighted import Encoding, LastVectors, WeightedSum
+from zetadp.trainer.engine.noise.weighted import CorrelatedSums, Encoding, LastVectors, WeightedSum
 from zetadp.trainer.specs.strategy import BandedInverseStrategy
 
 
 @final
-class InverseBandedSums:
-    r"""The last numbers u_t of one attempt, secret, and its last releases.
-
-    Neither is ever written: an attempt that resumes a run begins with none. That is as private (proof, 6), but less of its first gradients'
-    noise is cancelled.
+class InverseBandedSums(CorrelatedSums):
+    r"""What is released is c_0 u_t, u_t = x_t + w_1 u_{t-1} + w_2 u_{t-2} + ..., of the last numbers u and releases.
 
     Args:
       mechanism: of every release, with the same noise on every real component.
@@ -34,41 +29,24 @@ class InverseBandedSums:
     """
 
     def __init__(self, strategy: BandedInverseStrategy, mechanism: ComplexGaussian | Gaussian, coordinates: int, steps: int) -> None:
+        super().__init__()
         kept, largest = limits(mechanism, coordinates, steps, _each(strategy, steps))
         weights = strategy.coefficients
         self._encoded = WeightedSum(weights, factor=kept, largest=largest, bound=largest, weight=strategy.weight, keeps_sum=True)
         self._decoded = WeightedSum(tuple(-one for one in weights), weight=1.0 / (strategy.weight * kept))
         self._sums, self._releases = LastVectors(strategy.bands), LastVectors(strategy.bands)
-        self._step: int | None = None
 
-    @property
-    def largest(self) -> float:
-        """The largest number that ``encoded`` returns."""
-        return self._encoded.bound * self._encoded.weight
+    def _begin_anew(self) -> None:
+        self._sums.clear()
+        self._releases.clear()
 
-    @contextmanager
-    def encoding(self, step: int, total: Tensor) -> Iterator[Encoding]:
-        r"""c_0 u_t, u_t = x_t + w_1 u_{t-1} + w_2 u_{t-2} + ..., to which the mechanism adds its noise; who asks for it computes it.
+    def _encoding(self, total: Tensor) -> Encoding:
+        return Encoding(self._encoded, self._sums.all, self._sums.room(total))
 
-        Args:
-          step: a step that doesn't follow the last one begins anew.
-          total: x_t, the step's clipped sum, (coordinates,), real, finite.
-        """
-        if self._step is not None and step != self._step + 1:
-            self._sums.clear()
-            self._releases.clear()
-        self._step = step
-        kept = self._sums.room(total)
-        yield Encoding(self._encoded, self._sums.all, kept)
+    def _keep(self, kept: Tensor) -> None:
         self._sums.add(kept)
 
     def decoded(self, released: Tensor, dtype: torch.dtype) -> Tensor:
-        r"""The step's noisy sum, from its release and the ones before: post-processing.
-
-        Args:
-          released: (coordinates,), always of one type; it is kept, and written over later.
-          dtype: of the sum, (coordinates,).
-        """
         found = self._decoded.over(released, self._releases.all, None, self._releases.room(released, dtype))
         self._releases.add(released)
         return found

@@ -6,8 +6,10 @@ Both give the same bits: every operation is one of float64 that IEEE 754 rounds,
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, final
@@ -137,3 +139,51 @@ class LastVectors:
 
     def clear(self) -> None:
         self._vectors.clear()
+
+
+class CorrelatedSums(ABC):
+    r"""A site's last sums in one attempt, secret, and what followed from its last releases.
+
+    Neither is ever written: an attempt that resumes a run begins with none. That is as private (mechanisms/proofs/banded_sums.md, 4 to 6),
+    but less of its first gradients' noise is cancelled. What is encoded stays within what a release adds noise to as it is.
+    """
+
+    def __init__(self) -> None:
+        self._step: int | None = None
+
+    @contextmanager
+    def encoding(self, step: int, total: Tensor) -> Iterator[Encoding]:
+        r"""What noise is added to in a step, which whoever asks for it computes; it counts as released.
+
+        Args:
+          step: a step that doesn't follow the last one begins anew, and so does one after a step that failed.
+          total: the step's clipped sum, (coordinates,), real, finite.
+        """
+        if self._step is not None and step != self._step + 1:
+            self._begin_anew()
+        self._step = step
+        encoding = self._encoding(total)
+        try:
+            yield encoding
+        except BaseException:
+            self._begin_anew()  # what is kept may be half written
+            raise
+        self._keep(encoding.kept)
+
+    @abstractmethod
+    def decoded(self, released: Tensor, dtype: torch.dtype) -> Tensor:
+        r"""The step's noisy sum, from its release and the ones before: post-processing.
+
+        Args:
+          released: (coordinates,), always of one type; it may be kept, and written over later.
+          dtype: of the sum, (coordinates,).
+        """
+
+    @abstractmethod
+    def _begin_anew(self) -> None: ...
+
+    @abstractmethod
+    def _encoding(self, total: Tensor) -> Encoding: ...
+
+    @abstractmethod
+    def _keep(self, kept: Tensor) -> None: ...
